@@ -1,0 +1,104 @@
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// Backend is a store of idempotency records. See the package comment for what
+// every method owes its caller.
+type Backend interface {
+	// Claim is the one atomic step that creates a record or takes a lapsed one
+	// over. It compares the request with the record before anything else; a
+	// claim that does not match changes nothing. Claiming again with the same
+	// claim id is answered as the first time, so that a lost reply never locks a
+	// caller out of its own record.
+	//
+	// Claim waits for a transaction of somebody else that holds the key for at
+	// most c.Wait and then reports it (Claimed.Hidden).
+	Claim(ctx context.Context, c Claim) (Claimed, error)
+
+	// Renew extends the lease to ttl from now, by the store's clock. It never
+	// shortens one. On a record that its own claim has completed it does nothing.
+	Renew(ctx context.Context, l Lease, ttl time.Duration) error
+
+	// Checkpoint stores a recovery point and the state that belongs to it. A
+	// write with a lower sequence than the record's is a late one and changes
+	// nothing; an equal one is a retry: nil if the content is equal, else
+	// ErrConflict.
+	Checkpoint(ctx context.Context, l Lease, c Checkpoint) error
+
+	// Complete stores the response and ends the run. The retention given with the
+	// claim counts from here. Completing again with the same response is a no-op,
+	// with another one ErrConflict.
+	Complete(ctx context.Context, l Lease, c Completion) error
+
+	// Release gives the claim up after a failure. Before the first recovery point
+	// the record goes away; after it the record stays and its lease ends at once.
+	// Releasing what is completed, released or gone is a no-op.
+	Release(ctx context.Context, l Lease) error
+
+	// Get returns the record as it stands, or ErrNotFound. A completed record
+	// whose retention is over may still be returned: Record.ExpiresAt tells.
+	Get(ctx context.Context, k Key) (Record, error)
+
+	// Sweep removes records whose time is over, at most limit of them, and
+	// returns how many it changed. Less than limit means there is nothing left to
+	// do. Any number of processes may sweep at once, also during claims: a record
+	// that is alive is never removed. Where the store expires records by itself
+	// it returns 0.
+	Sweep(ctx context.Context, limit int) (int, error)
+
+	// Describe asks the server what it is and what it can promise.
+	Describe(ctx context.Context) (Description, error)
+}
+
+// Transactor is implemented by backends that can commit a record and the
+// caller's own writes together. T is the driver's transaction, pgx.Tx or
+// *sql.Tx.
+type Transactor[T any] interface {
+	Backend
+
+	// Transact claims, runs the effect and completes in one transaction. If the
+	// claim is not acquired the effect is not called and the record returned as
+	// it stands. If the effect fails, everything is rolled back, the claim too,
+	// and its error returned as it is.
+	//
+	// ErrRetryTx says that the transaction is surely rolled back and may be run
+	// again as a whole, the effect included. After any error that is not
+	// NotApplied the COMMIT may have happened: the caller finds out by another
+	// Transact with the same claim id, which waits for the first and then either
+	// returns the record it completed (same claim id) or runs the effect.
+	//
+	// The effect runs under a context that ends when the store could no longer
+	// hold the record for it. It must not end the transaction itself.
+	Transact(ctx context.Context, c Claim, effect func(ctx context.Context, tx T, held Claimed) (Effect, error)) (Claimed, error)
+
+	// InLease runs one step of a claimed record as a transaction: it locks the
+	// record, compares claim id, token and sequence, runs the step and commits its
+	// writes together with the recovery point or the response that it returns.
+	// If a step with this sequence is already stored, the step is not run again
+	// and the record returned as it is. A holder that lost its lease gets
+	// ErrLeaseLost before the step runs. Errors are those of Transact; an unknown
+	// outcome is resolved by calling InLease again with the same sequence.
+	InLease(ctx context.Context, l Lease, seq Sequence, step func(ctx context.Context, tx T) (Step, error)) (Record, error)
+
+	// Bind gives the operations that a transaction of the caller's own can
+	// contain.
+	Bind(tx T) TxView
+}
+
+// TxView is a record's side of a transaction that the caller owns: it begins
+// and ends it, and nothing done here is true before its COMMIT. A TxView is not
+// for concurrent use. It never renews, commits or rolls back the transaction.
+type TxView interface {
+	// Claim is Backend.Claim within the transaction. Acquired, it sets a savepoint
+	// that Undo returns to. ErrRetryTx: the transaction must be run again.
+	Claim(ctx context.Context, c Claim) (Claimed, error)
+	Get(ctx context.Context, k Key) (Record, error)
+	Checkpoint(ctx context.Context, l Lease, c Checkpoint) error
+	Complete(ctx context.Context, l Lease, c Completion) error
+	// Undo takes back what the transaction did after the last Claim that was
+	// acquired, and keeps that claim.
+	Undo(ctx context.Context) error
+}
