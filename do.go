@@ -1,0 +1,197 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/idem-go/idem/backend"
+)
+
+// Do runs effect under a lease of the request's key and stores its value, or
+// returns what is stored. See the package comment for every outcome.
+//
+// The effect's context is the caller's; it ends with the cause ErrLeaseLost when
+// the lease can't be relied on any more, and what the effect returns after that is
+// refused if somebody else took over. A finished effect is not lost to a caller
+// that goes away: storing its value has time of its own, until the lease ends.
+//
+// An error of the effect is returned as it is, nothing is stored and the key is
+// free for the next try, except for [Reject] and [MaybeDone]. A panic frees the key
+// and goes on.
+func Do[V any](ctx context.Context, e *Executor, req Request, effect func(ctx context.Context, run *Run) (V, error)) (Result[V], error) {
+	if e == nil || effect == nil {
+		return Result[V]{}, invalid("the executor or the effect is nil")
+	}
+	var value V
+	var lost error // the effect ran, but its value can't be stored
+	out, err := e.do(ctx, req, func(ctx context.Context, run *Run) (resp Response, err error) {
+		value, _, err = settle(effect(ctx, run))
+		if err != nil {
+			return Response{}, err
+		}
+		if resp, lost = encode(value); lost != nil {
+			return Response{Tombstone: backend.NotStored}, nil
+		}
+		return resp, nil
+	})
+	if err == nil {
+		err = lost
+	}
+	return result(out, value, err)
+}
+
+// outcome is how a call ended that has an answer.
+type outcome struct {
+	record backend.Record
+	ran    bool // in this call
+}
+
+func result[V any](out outcome, value V, err error) (Result[V], error) {
+	if err != nil {
+		return Result[V]{}, err
+	}
+	r := Result[V]{Value: value, Replayed: !out.ran, Attempt: out.record.Attempt}
+	if !out.ran {
+		r.Value, err = decode[V](out.record.Response)
+	}
+	return r, err
+}
+
+// do leads a call through: into the flight of its key, to the claim, the effect and
+// the completion.
+func (e *Executor) do(ctx context.Context, req Request, effect func(context.Context, *Run) (Response, error)) (outcome, error) {
+	return e.call(ctx, req, 0, func(ctx context.Context, c backend.Claim, fl *flight, wait time.Time) (outcome, error) {
+		began := time.Now()
+		got, sent, err := e.acquire(ctx, c, wait)
+		if err != nil {
+			return e.refused(ctx, c, got, err, began)
+		}
+		if !got.Acquired {
+			e.event(ctx, Replayed, c, got.Record.Attempt, began)
+			return outcome{record: got.Record}, nil
+		}
+		return e.lead(ctx, c, fl, got, sent, effect)
+	})
+}
+
+// call does what both paths have in common: it validates, and lets one call of a
+// key at a time through to the store. wait is the path's default.
+func (e *Executor) call(ctx context.Context, req Request, wait time.Duration,
+	lead func(ctx context.Context, c backend.Claim, fl *flight, wait time.Time) (outcome, error),
+) (outcome, error) {
+	leave, err := e.enter()
+	if err != nil {
+		return outcome{}, err
+	}
+	defer leave()
+	c, err := e.claim(req)
+	if err != nil {
+		return outcome{}, err
+	}
+	ctx, err = e.enterKey(ctx, c.Key)
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := backend.ContextDone(ctx, "idem: claim"); err != nil {
+		return outcome{}, err
+	}
+	until := time.Now().Add(e.cfg.waitOr(wait))
+	for {
+		fl, leads := e.flights.join(c)
+		if !leads {
+			out, answered, err := e.follow(ctx, c, fl, until)
+			if answered || err != nil {
+				return out, err
+			}
+			continue
+		}
+		return e.fly(ctx, c, fl, until, lead)
+	}
+}
+
+// fly lets the leader lead and tells those that wait how it ended, also if it
+// panics.
+func (e *Executor) fly(ctx context.Context, c backend.Claim, fl *flight, until time.Time,
+	lead func(context.Context, backend.Claim, *flight, time.Time) (outcome, error),
+) (out outcome, err error) {
+	defer func() {
+		var shared error
+		if errors.Is(err, ErrUnknownOutcome) {
+			shared = err
+		}
+		var record *backend.Record
+		if out.record.Status == backend.Completed {
+			record = &out.record
+		}
+		e.flights.land(fl, record, shared)
+	}()
+	return lead(ctx, c, fl, until)
+}
+
+// follow waits for another call of this process with the same key. It has no
+// answer if the store has to be asked.
+func (e *Executor) follow(ctx context.Context, c backend.Claim, fl *flight, until time.Time) (_ outcome, answered bool, _ error) {
+	began := time.Now()
+	if part := fl.compare(c); part != backend.Same {
+		e.event(ctx, Mismatch, c, 0, began)
+		return outcome{}, true, &MismatchError{Part: part}
+	}
+	left := time.NewTimer(time.Until(until))
+	defer left.Stop()
+	select {
+	case <-fl.landed:
+	case <-ctx.Done():
+		return outcome{}, false, unavailable("wait", context.Cause(ctx))
+	case <-left.C:
+		e.event(ctx, InProgress, c, 0, began)
+		return outcome{}, true, &InProgressError{RetryAfter: min(e.cfg.lease, e.cfg.retryAfter)}
+	}
+	switch {
+	case fl.err != nil:
+		e.event(ctx, Unknown, c, 0, began)
+		return outcome{}, true, fl.err
+	case fl.record == nil:
+		return outcome{}, false, nil
+	}
+	got := backend.Claimed{Record: fl.record.Clone()}
+	if err := e.decide(c, got); err != nil {
+		out, err := e.refused(ctx, c, got, err, began)
+		return out, true, err
+	}
+	e.event(ctx, Replayed, c, got.Record.Attempt, began)
+	return outcome{record: got.Record}, true, nil
+}
+
+// refused reports a call that was not acquired and has no answer.
+func (e *Executor) refused(ctx context.Context, c backend.Claim, got backend.Claimed, err error, began time.Time) (outcome, error) {
+	switch {
+	case errors.Is(err, ErrInProgress):
+		e.event(ctx, InProgress, c, got.Record.Attempt, began)
+	case errors.Is(err, ErrMismatch):
+		e.event(ctx, Mismatch, c, 0, began)
+	case errors.Is(err, ErrTombstone), errors.Is(err, ErrNeedsResolution):
+		e.event(ctx, Replayed, c, got.Record.Attempt, began)
+		return outcome{record: got.Record}, err
+	}
+	return outcome{}, err
+}
+
+// fit gives what is stored of an answer: all of it, or a tombstone.
+func (e *Executor) fit(r Response) Response {
+	if r.Size() <= e.cfg.maxResponse {
+		return r
+	}
+	return tombstone(r, e.cfg.maxResponse)
+}
+
+func tombstone(r Response, limit int) Response {
+	if r.Tombstone == "" {
+		r.Tombstone = backend.TooLarge
+	}
+	r.Body = nil
+	if len(r.Header) > limit {
+		r.Header = nil
+	}
+	return r
+}

@@ -1,0 +1,199 @@
+package idem
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/backend"
+)
+
+// renewers is how many renewals one executor sends at once.
+const renewers = 16
+
+// heartbeat keeps the leases of all runs of an executor alive with one timer. A
+// run whose lease it can't confirm in time is cut off: its context ends before
+// the store may give the key to somebody else.
+type heartbeat struct {
+	b backend.Backend
+
+	mu      sync.Mutex
+	queue   beats // by what is due next
+	timer   *time.Timer
+	due     []*beat // renewals nobody has taken yet
+	workers int
+}
+
+// beat is one run's lease as this process knows it. All times are of the
+// monotonic clock, counted from before the request that got them was sent.
+type beat struct {
+	lease backend.Lease
+	ttl   time.Duration
+	lost  func() // called at most once, when the lease can't be relied on any more
+
+	end      time.Time // the lease's, at the earliest
+	renewAt  time.Time
+	renewing bool
+	index    int // in the queue; -1 if it left
+}
+
+// margin is how long before the end of a lease its run is cut off.
+func (b *beat) cutoff() time.Time { return b.end.Add(-b.ttl / 8) }
+
+func (b *beat) next() time.Time {
+	if b.renewing || b.cutoff().Before(b.renewAt) {
+		return b.cutoff()
+	}
+	return b.renewAt
+}
+
+func (b *beat) confirm(sent time.Time, left time.Duration) {
+	b.end = sent.Add(left)
+	// A third of the lease, and less for some: runs that began together part.
+	b.renewAt = sent.Add(left/3 - rand.N(left/12+1))
+}
+
+func newHeartbeat(b backend.Backend) *heartbeat { return &heartbeat{b: b} }
+
+// start watches over a lease that the store granted for left, answering a
+// request sent at sent.
+func (h *heartbeat) start(l backend.Lease, ttl time.Duration, sent time.Time, left time.Duration, lost func()) *beat {
+	b := &beat{lease: l, ttl: ttl, lost: lost}
+	b.confirm(sent, left)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	heap.Push(&h.queue, b)
+	h.arm()
+	return b
+}
+
+// stop ends the watch and says when the lease ends at the earliest.
+func (h *heartbeat) stop(b *beat) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.remove(b)
+	h.arm()
+	return b.end
+}
+
+func (h *heartbeat) remove(b *beat) bool {
+	if b.index < 0 {
+		return false
+	}
+	heap.Remove(&h.queue, b.index)
+	return true
+}
+
+// arm sets the timer for what is due next. Called with h.mu held.
+func (h *heartbeat) arm() {
+	switch {
+	case len(h.queue) == 0:
+		if h.timer != nil {
+			h.timer.Stop()
+		}
+	case h.timer == nil:
+		h.timer = time.AfterFunc(time.Until(h.queue[0].next()), h.tick)
+	default:
+		h.timer.Reset(time.Until(h.queue[0].next()))
+	}
+}
+
+func (h *heartbeat) tick() {
+	var lost []*beat
+	h.mu.Lock()
+	for now := time.Now(); len(h.queue) > 0; {
+		b := h.queue[0]
+		if b.next().After(now) {
+			break
+		}
+		if !b.cutoff().After(now) {
+			h.remove(b)
+			lost = append(lost, b)
+			continue
+		}
+		b.renewing = true
+		heap.Fix(&h.queue, b.index)
+		h.due = append(h.due, b)
+		if h.workers < renewers {
+			h.workers++
+			go h.work()
+		}
+	}
+	h.arm()
+	h.mu.Unlock()
+	for _, b := range lost {
+		b.lost()
+	}
+}
+
+// work renews what is due and ends when nothing is.
+func (h *heartbeat) work() {
+	for {
+		h.mu.Lock()
+		if len(h.due) == 0 {
+			h.due = nil
+			h.workers--
+			h.mu.Unlock()
+			return
+		}
+		b := h.due[0]
+		h.due = h.due[1:]
+		left, end := b.index >= 0, b.cutoff()
+		h.mu.Unlock()
+		if left {
+			h.renew(b, end)
+		}
+	}
+}
+
+func (h *heartbeat) renew(b *beat, until time.Time) {
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	sent := time.Now()
+	err := h.b.Renew(ctx, b.lease, b.ttl)
+
+	h.mu.Lock()
+	gone := errors.Is(err, backend.ErrLeaseLost) && h.remove(b)
+	if b.index >= 0 {
+		b.renewing = false
+		if err == nil {
+			b.confirm(sent, b.ttl)
+		} else {
+			b.renewAt = time.Now().Add(b.ttl/20 + rand.N(b.ttl/20+1))
+		}
+		heap.Fix(&h.queue, b.index)
+	}
+	h.arm()
+	h.mu.Unlock()
+	if gone {
+		b.lost()
+	}
+}
+
+// beats is a heap of leases, what is due next first.
+type beats []*beat
+
+func (q beats) Len() int           { return len(q) }
+func (q beats) Less(i, j int) bool { return q[i].next().Before(q[j].next()) }
+func (q beats) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *beats) Push(x any) {
+	b := x.(*beat)
+	b.index = len(*q)
+	*q = append(*q, b)
+}
+
+func (q *beats) Pop() any {
+	old := *q
+	b := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	b.index = -1
+	return b
+}

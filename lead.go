@@ -1,0 +1,247 @@
+package idem
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/idem-go/idem/backend"
+)
+
+// acquire claims until the key is acquired, has an answer (no error), or is
+// refused. sent is from before the request whose answer it returns.
+func (e *Executor) acquire(ctx context.Context, c backend.Claim, wait time.Time) (got backend.Claimed, sent time.Time, err error) {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		left := max(0, time.Until(wait))
+		c.Wait = min(left, c.Lease/4)
+		got, sent, err = e.tryClaim(ctx, c)
+		if err != nil || got.Acquired {
+			return got, sent, err
+		}
+		err = e.decide(c, got)
+		if left == 0 || !errors.Is(err, ErrInProgress) {
+			return got, sent, err
+		}
+		if ctxErr := sleep(ctx, min(left, jitter(pause))); ctxErr != nil {
+			return got, sent, unavailable("wait", ctxErr)
+		}
+	}
+}
+
+// tryClaim claims, and again with the same claim id where the answer was lost or
+// the store could not be asked for a moment. No effect has run, so a store that
+// does not answer is unavailable, not unknown.
+func (e *Executor) tryClaim(ctx context.Context, c backend.Claim) (got backend.Claimed, sent time.Time, err error) {
+	const tries = 4
+	maybe := false
+	until := time.Now().Add(c.Lease / 4)
+	for try := 1; ; try++ {
+		sent = time.Now()
+		got, err = e.claimOnce(ctx, c)
+		if err == nil {
+			return e.whole(ctx, c, got, sent)
+		}
+		maybe = maybe || !backend.NotApplied(err)
+		again := !backend.NotApplied(err) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRetryTx)
+		if !again || try == tries || time.Now().After(until) || sleep(ctx, backoff(try)) != nil {
+			break
+		}
+	}
+	if !maybe {
+		return got, sent, err
+	}
+	// The key may be held by a run that never begins. Its owner lets go of it, so
+	// that the next retry need not wait for the lease to end.
+	leave, enterErr := e.enter()
+	if enterErr == nil {
+		go func() {
+			defer leave()
+			e.letGo(context.WithoutCancel(ctx), c)
+		}()
+	}
+	return got, sent, unavailable("claim", driver(err))
+}
+
+// claimOnce bounds one claim in time, also where the caller sets no bound.
+func (e *Executor) claimOnce(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Wait+c.Lease/4)
+	defer cancel()
+	return e.b.Claim(ctx, c)
+}
+
+// whole renews a lease that was granted to an earlier try of the same claim and is
+// half over.
+func (e *Executor) whole(ctx context.Context, c backend.Claim, got backend.Claimed, sent time.Time) (backend.Claimed, time.Time, error) {
+	if !got.Acquired || got.Record.LeaseLeft >= c.Lease/2 {
+		return got, sent, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Lease/4)
+	defer cancel()
+	now := time.Now()
+	if err := e.b.Renew(ctx, got.Record.Holder(), c.Lease); err != nil {
+		return got, sent, unavailable("claim", driver(err))
+	}
+	got.Record.LeaseLeft = c.Lease
+	return got, now, nil
+}
+
+// letGo releases what a claim whose answer was lost may hold.
+func (e *Executor) letGo(ctx context.Context, c backend.Claim) {
+	ctx, cancel := context.WithTimeout(ctx, c.Lease/4)
+	defer cancel()
+	r, err := e.b.Get(ctx, c.Key)
+	if err == nil && r.Status == backend.Started && r.ClaimID == c.ID {
+		_ = e.b.Release(ctx, r.Holder())
+	}
+}
+
+// lead runs an effect whose claim was acquired, and ends its record.
+func (e *Executor) lead(ctx context.Context, c backend.Claim, fl *flight, got backend.Claimed, sent time.Time,
+	effect func(context.Context, *Run) (Response, error),
+) (outcome, error) {
+	r := got.Record
+	start := time.Now()
+	if r.RecoveryPoint != "" {
+		e.release(ctx, c, r.Holder())
+		return outcome{}, ErrRecoveryPoint
+	}
+	e.event(ctx, began(r.Attempt), c, r.Attempt, start)
+	run := &Run{e: e, claim: c, lease: r.Holder(), attempt: r.Attempt}
+	run.seq.Store(int64(r.Sequence))
+
+	runCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	hold := e.beat.start(run.lease, c.Lease, sent, r.LeaseLeft, func() {
+		cancel(ErrLeaseLost)
+		e.flights.land(fl, nil, nil) // duplicates ask the store from now on
+	})
+	returned := false
+	defer func() {
+		if !returned { // a panic or runtime.Goexit goes on after this
+			e.beat.stop(hold)
+			e.fail(ctx, run, nil, start)
+		}
+	}()
+	resp, err := effect(runCtx, run)
+	returned = true
+	end := e.beat.stop(hold)
+
+	if stored := run.stored.Load(); stored != nil {
+		r.Status, r.Response = backend.Completed, *stored
+		return outcome{record: r, ran: true}, err
+	}
+	if err != nil {
+		if errors.Is(context.Cause(runCtx), ErrLeaseLost) && !errors.Is(err, ErrLeaseLost) {
+			err = &backend.Error{Op: "idem: run", Kind: ErrLeaseLost, Err: err}
+		}
+		e.fail(ctx, run, err, start)
+		return outcome{}, err
+	}
+	r.Response, err = e.complete(ctx, run, e.fit(resp), end, start)
+	if err != nil {
+		return outcome{}, err
+	}
+	r.Status = backend.Completed
+	return outcome{record: r, ran: true}, nil
+}
+
+// fail ends a run whose effect failed or panicked.
+func (e *Executor) fail(ctx context.Context, run *Run, err error, start time.Time) {
+	if run.stored.Load() != nil || maybeDone(err) {
+		return
+	}
+	kind := Released
+	if errors.Is(e.release(ctx, run.claim, run.lease), ErrLeaseLost) {
+		kind = LeaseLost
+	}
+	e.event(ctx, kind, run.claim, run.attempt, start)
+}
+
+// release gives a claim up, whatever became of the caller. If it fails the lease
+// runs out.
+func (e *Executor) release(ctx context.Context, c backend.Claim, l backend.Lease) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Lease/4)
+	defer cancel()
+	return e.b.Release(ctx, l)
+}
+
+// complete stores the answer of an effect that ran. It has until the lease ends at
+// end, and some time even if that is over: nobody may have taken over.
+func (e *Executor) complete(ctx context.Context, run *Run, resp Response, end, start time.Time) (Response, error) {
+	c := run.claim
+	if soonest := time.Now().Add(c.Lease / 4); end.Before(soonest) {
+		end = soonest
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	defer cancel()
+	done := run.completion(resp)
+	for try := 1; ; try++ {
+		err := e.completeOnce(ctx, run.lease, done, end)
+		switch {
+		case err == nil:
+			return done.Response, nil
+		case errors.Is(err, ErrTooLarge) && done.Response.Tombstone == "":
+			done.Response = tombstone(done.Response, 0)
+			continue
+		case errors.Is(err, ErrLeaseLost):
+			e.event(ctx, LeaseLost, c, run.attempt, start)
+			return Response{}, err
+		case backend.NotApplied(err) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrRetryTx):
+			e.event(ctx, Unknown, c, run.attempt, start)
+			return Response{}, unknown("complete", err)
+		}
+		if sleep(ctx, backoff(try)) != nil {
+			return e.look(ctx, run, done.Response, err, start)
+		}
+	}
+}
+
+// completeOnce takes a third of the time that is left, so that a connection on
+// which nothing comes back does not use it up.
+func (e *Executor) completeOnce(ctx context.Context, l backend.Lease, done backend.Completion, end time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, max(time.Until(end)/3, 10*time.Millisecond))
+	defer cancel()
+	return e.b.Complete(ctx, l, done)
+}
+
+// look finds out whether a completion whose answer was lost was stored.
+func (e *Executor) look(ctx context.Context, run *Run, resp Response, cause error, start time.Time) (Response, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), run.claim.Lease/4)
+	defer cancel()
+	r, err := e.b.Get(ctx, run.claim.Key)
+	if err == nil && r.Status == backend.Completed && r.ClaimID == run.claim.ID && r.Response.Equal(resp) {
+		return resp, nil
+	}
+	e.event(ctx, Unknown, run.claim, run.attempt, start)
+	return Response{}, unknown("complete", cause)
+}
+
+// driver is the driver's part of an error, without what it meant for one try.
+func driver(err error) error {
+	var b *backend.Error
+	if errors.As(err, &b) {
+		return b.Err
+	}
+	return err
+}
+
+// backoff is the pause after a try that failed: up to 20 ms, doubled with every
+// try, up to 500 ms.
+func backoff(try int) time.Duration {
+	return jitter(min(10*time.Millisecond<<min(try, 10), 500*time.Millisecond))
+}
+
+// jitter spreads pauses, so that callers that failed together don't return together.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,158 @@
+package idem
+
+import (
+	"context"
+	"time"
+
+	"github.com/idem-go/idem/backend"
+)
+
+// Defaults of the options.
+const (
+	DefaultLease       = 30 * time.Second
+	DefaultRetention   = 72 * time.Hour
+	DefaultAbandon     = 7 * 24 * time.Hour
+	DefaultTxWait      = 5 * time.Second
+	DefaultRetryAfter  = 2 * time.Second
+	DefaultMaxResponse = 1 << 20
+	DefaultMinKey      = 8
+	DefaultMaxKey      = 255
+)
+
+// Option changes how an executor works.
+type Option func(*config)
+
+type config struct {
+	lease, retention, abandon time.Duration
+	wait                      *time.Duration
+	retryAfter                time.Duration
+	maxResponse               int
+	minKey, maxKey            int
+	fingerprinters            []*Fingerprinter
+	refuseTakeover            func(operation string) bool
+	observe                   func(context.Context, Event)
+}
+
+// WithLease sets how long a run holds its key without a sign of life, 30 s by
+// default. Running effects renew it, so it need not cover the longest of them: it
+// is how long a retry has to wait after a crash. On the transaction path it bounds
+// the effect.
+func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } }
+
+// WithRetention sets how long a completed record answers retries, counted from
+// its completion, 72 h by default. It must exceed the time after which no client
+// retries any more; then the key is free again.
+func WithRetention(d time.Duration) Option { return func(c *config) { c.retention = d } }
+
+// WithAbandonAfter sets how long an unfinished record is kept after its last
+// activity, a week by default and never less than the retention.
+func WithAbandonAfter(d time.Duration) Option { return func(c *config) { c.abandon = d } }
+
+// WithWait lets a duplicate wait up to d for the first run to end, and then get
+// its answer. By default Do does not wait and DoTx waits 5 s. In one process
+// duplicates wait in memory and hold no connection.
+func WithWait(d time.Duration) Option { return func(c *config) { c.wait = &d } }
+
+// WithRetryAfter sets the ceiling of InProgressError.RetryAfter, 2 s by default.
+func WithRetryAfter(ceiling time.Duration) Option {
+	return func(c *config) { c.retryAfter = ceiling }
+}
+
+// WithMaxResponse sets how many bytes of an answer (header and body) are stored,
+// 1 MiB by default. A larger one is given to its first caller and leaves a
+// tombstone: retries get a TombstoneError.
+func WithMaxResponse(bytes int) Option { return func(c *config) { c.maxResponse = bytes } }
+
+// WithKeyLength sets how many bytes a key may have, 8 to 255 by default.
+func WithKeyLength(shortest, longest int) Option {
+	return func(c *config) { c.minKey, c.maxKey = shortest, longest }
+}
+
+// WithFingerprinter sets how requests are compared. A deploy that changes it
+// names the former ones as accepted, so that retries of older requests are still
+// compared with what was stored for them; a record of a version that is neither
+// is answered with ErrUnavailable.
+func WithFingerprinter(current *Fingerprinter, accepted ...*Fingerprinter) Option {
+	return func(c *config) {
+		c.fingerprinters = append([]*Fingerprinter{current}, accepted...)
+	}
+}
+
+// WithTakeover decides per operation whether a retry may run the effect again
+// after a run died without reaching a recovery point. Yes for all by default (at
+// least once). Where it may not, the retry gets ErrNeedsResolution.
+func WithTakeover(allowed func(operation string) bool) Option {
+	return func(c *config) { c.refuseTakeover = func(op string) bool { return !allowed(op) } }
+}
+
+// WithObserver has f called with one event per outcome, synchronously and from
+// many goroutines. It must return quickly and not call the executor.
+func WithObserver(f func(context.Context, Event)) Option {
+	return func(c *config) { c.observe = f }
+}
+
+func newConfig(opts []Option) (config, error) {
+	plain, err := NewFingerprinter()
+	if err != nil {
+		return config{}, err
+	}
+	c := config{
+		lease: DefaultLease, retention: DefaultRetention,
+		retryAfter: DefaultRetryAfter, maxResponse: DefaultMaxResponse,
+		minKey: DefaultMinKey, maxKey: DefaultMaxKey,
+		fingerprinters: []*Fingerprinter{plain},
+		refuseTakeover: func(string) bool { return false },
+		observe:        func(context.Context, Event) {},
+	}
+	for _, o := range opts {
+		if o == nil {
+			return config{}, invalid("an option is nil")
+		}
+		o(&c)
+	}
+	if c.abandon == 0 {
+		c.abandon = max(DefaultAbandon, c.retention)
+	}
+	return c, c.validate()
+}
+
+func (c config) validate() error {
+	for _, d := range []struct {
+		name string
+		d    time.Duration
+	}{{"lease", c.lease}, {"retention", c.retention}, {"abandon after", c.abandon}, {"retry after", c.retryAfter}} {
+		if d.d < backend.MinDuration || d.d > backend.MaxDuration {
+			return invalid("%s is %v, it must be between %v and %v", d.name, d.d, backend.MinDuration, backend.MaxDuration)
+		}
+	}
+	switch {
+	case c.lease > c.retention:
+		return invalid("the lease (%v) is longer than the retention (%v)", c.lease, c.retention)
+	case c.abandon < c.retention:
+		return invalid("abandon after (%v) is shorter than the retention (%v)", c.abandon, c.retention)
+	case c.wait != nil && *c.wait < 0:
+		return invalid("wait is negative")
+	case c.maxResponse < 0:
+		return invalid("the largest response is negative")
+	case c.minKey < 1, c.maxKey < c.minKey, c.maxKey > backend.MaxKeyPart:
+		return invalid("keys of %d to %d bytes; 1 to %d are possible", c.minKey, c.maxKey, backend.MaxKeyPart)
+	case len(c.fingerprinters) > backend.MaxVersions:
+		return invalid("%d fingerprinters, the limit is %d", len(c.fingerprinters), backend.MaxVersions)
+	case c.observe == nil, c.refuseTakeover == nil:
+		return invalid("an option was given nil")
+	}
+	for _, f := range c.fingerprinters {
+		if f == nil {
+			return invalid("a fingerprinter is nil")
+		}
+	}
+	return nil
+}
+
+// waitOr is how long a duplicate waits, given the default of its path.
+func (c config) waitOr(d time.Duration) time.Duration {
+	if c.wait != nil {
+		return *c.wait
+	}
+	return d
+}

@@ -1,0 +1,66 @@
+package idem
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/idem-go/idem/backend"
+)
+
+// Run is what an effect under a lease knows of itself.
+type Run struct {
+	e       *Executor
+	claim   backend.Claim
+	lease   backend.Lease
+	attempt int
+	seq     atomic.Int64
+	stored  atomic.Pointer[Response]
+}
+
+// Token is the fencing token: it grows with every run of the key. Give it to
+// stores that can refuse a smaller one than they have seen.
+func (r *Run) Token() int64 { return int64(r.lease.Token) }
+
+// Attempt says which try of the request this is, from 1.
+func (r *Run) Attempt() int { return r.attempt }
+
+// Stream completes the record before the effect ends, with a tombstone that keeps
+// the status and header of answer. It is for answers that leave while they are
+// made: whatever happens after it, the request never runs again, and its retries
+// get a TombstoneError. An error means that nothing may leave.
+func (r *Run) Stream(ctx context.Context, answer Response) error {
+	answer.Tombstone, answer.Body = backend.Streamed, nil
+	now := time.Now()
+	stored, err := r.e.complete(ctx, r, r.e.fit(answer), now, now)
+	if err != nil {
+		return err
+	}
+	r.stored.Store(&stored)
+	return nil
+}
+
+func (r *Run) completion(resp Response) backend.Completion {
+	return backend.Completion{Sequence: backend.Sequence(r.seq.Add(1)), Response: resp}
+}
+
+// running are the keys that the present call is inside of.
+type running struct {
+	e      *Executor
+	key    backend.Key
+	parent *running
+}
+
+type runningKey struct{}
+
+// enterKey refuses a call inside of another with the same key, which would wait for
+// itself.
+func (e *Executor) enterKey(ctx context.Context, k backend.Key) (context.Context, error) {
+	parent, _ := ctx.Value(runningKey{}).(*running)
+	for r := parent; r != nil; r = r.parent {
+		if r.e == e && r.key == k {
+			return nil, invalid("a call inside of a run of the same key would wait for itself")
+		}
+	}
+	return context.WithValue(ctx, runningKey{}, &running{e: e, key: k, parent: parent}), nil
+}
