@@ -1,0 +1,128 @@
+package idem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/memory"
+)
+
+type receipt struct {
+	ID     string `json:"id"`
+	Amount int    `json:"amount"`
+}
+
+// The second call is a retry of the first: same scope, key and content.
+func ExampleDo() {
+	ctx := context.Background()
+	ex, err := idem.New(memory.New(), idem.WithLease(30*time.Second))
+	if err != nil {
+		panic(err)
+	}
+	req := idem.Request{
+		Scope:     idem.Scope{Tenant: "shop", Actor: "ada"},
+		Key:       "8e03978e-40d5-43e8-bc93-6894a57f9324",
+		Operation: "charge",
+		Content:   idem.Content{Type: "application/json", Body: []byte(`{"amount": 500}`)},
+	}
+	for range 2 {
+		res, err := idem.Do(ctx, ex, req, func(context.Context, *idem.Run) (receipt, error) {
+			fmt.Println("charging")
+			return receipt{ID: "r-1", Amount: 500}, nil
+		})
+		fmt.Println(res.Value, res.Replayed, err)
+	}
+	// Output:
+	// charging
+	// {r-1 500} false <nil>
+	// {r-1 500} true <nil>
+}
+
+// A refusal that a retry must not turn into a success is an answer, not an error.
+func ExampleReject() {
+	ctx := context.Background()
+	ex, err := idem.New(memory.New())
+	if err != nil {
+		panic(err)
+	}
+	req := idem.Request{
+		Scope:     idem.Scope{Tenant: "shop", Actor: "ada"},
+		Key:       "1d2c0c8a-9f0e-4f5e-8a55-2f5c1b6a7e10",
+		Operation: "charge",
+	}
+	balance := 100
+	charge := func(context.Context, *idem.Run) (string, error) {
+		if balance < 500 {
+			return "", idem.Reject("insufficient balance")
+		}
+		return "charged", nil
+	}
+	res, _ := idem.Do(ctx, ex, req, charge)
+	fmt.Println(res.Value)
+	balance = 1000
+	res, _ = idem.Do(ctx, ex, req, charge)
+	fmt.Println(res.Value)
+	// Output:
+	// insufficient balance
+	// insufficient balance
+}
+
+// A key that was used for another request says in what the two differ, never how.
+func ExampleMismatchError() {
+	ctx := context.Background()
+	ex, err := idem.New(memory.New())
+	if err != nil {
+		panic(err)
+	}
+	req := idem.Request{
+		Scope:     idem.Scope{Tenant: "shop", Actor: "ada"},
+		Key:       "0f7c1b1e-5f0a-4c35-8f0e-6b1c0a8d9e77",
+		Operation: "charge",
+		Content:   idem.Content{Type: "application/json", Body: []byte(`{"amount": 500}`)},
+	}
+	charge := func(context.Context, *idem.Run) (string, error) { return "charged", nil }
+	_, _ = idem.Do(ctx, ex, req, charge)
+	req.Content.Body = []byte(`{"amount": 900}`)
+	_, err = idem.Do(ctx, ex, req, charge)
+	var mismatch *idem.MismatchError
+	fmt.Println(errors.As(err, &mismatch), mismatch.Part)
+	// Output: true content
+}
+
+// Sweep once, or leave a sweeper running until its context ends.
+func ExampleExecutor_RunSweeper() {
+	ex, err := idem.New(memory.New())
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- ex.RunSweeper(ctx, time.Hour) }()
+	cancel()
+	fmt.Println(<-done)
+	fmt.Println(ex.Sweep(context.Background()))
+	// Output:
+	// context canceled
+	// 0 <nil>
+}
+
+// Count outcomes by operation.
+func ExampleWithObserver() {
+	count := func(_ context.Context, e idem.Event) { fmt.Println(e.Operation, e.Kind) }
+	ex, err := idem.New(memory.New(), idem.WithObserver(count))
+	if err != nil {
+		panic(err)
+	}
+	req := idem.Request{
+		Scope: idem.Scope{Tenant: "shop", Actor: "ada"}, Key: "a1b2c3d4e5", Operation: "charge",
+	}
+	for range 2 {
+		_, _ = idem.Do(context.Background(), ex, req, func(context.Context, *idem.Run) (int, error) { return 1, nil })
+	}
+	// Output:
+	// charge acquired
+	// charge replayed
+}
