@@ -231,6 +231,28 @@ func TestLateCompletion(t *testing.T) {
 	})
 }
 
+// A renewal that hangs leaves time for another.
+func TestRenewalThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.New()
+		var tries atomic.Int32
+		f := &faulty{Backend: m, renew: func(ctx context.Context, l backend.Lease, d time.Duration) error {
+			if tries.Add(1)%2 == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return m.Renew(ctx, l, d)
+		}}
+		e := newExecutor(t, f, idem.WithLease(time.Minute))
+		if _, err := idem.Do(t.Context(), e, request("key-0001"), func(ctx context.Context, _ *idem.Run) (string, error) {
+			time.Sleep(10 * time.Minute)
+			return "ok", context.Cause(ctx)
+		}); err != nil {
+			t.Errorf("Do = %v, want the lease kept", err)
+		}
+	})
+}
+
 // A renewal that finds the lease lost ends the run at once.
 func TestLeaseLostIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

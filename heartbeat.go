@@ -40,7 +40,8 @@ type beat struct {
 	index    int // in the queue; -1 if it left
 }
 
-// margin is how long before the end of a lease its run is cut off.
+// cutoff is when the run has to end, an eighth of a lease before the store may give
+// its key to somebody else.
 func (b *beat) cutoff() time.Time { return b.end.Add(-b.ttl / 8) }
 
 func (b *beat) next() time.Time {
@@ -141,18 +142,23 @@ func (h *heartbeat) work() {
 		}
 		b := h.due[0]
 		h.due = h.due[1:]
-		left, end := b.index >= 0, b.cutoff()
+		watched, end := b.index >= 0, b.cutoff()
 		h.mu.Unlock()
-		if left {
+		if watched {
 			h.renew(b, end)
 		}
 	}
 }
 
+// renew sends one renewal. It takes a sixth of the lease at most, so that there is
+// time for another on a connection that works.
 func (h *heartbeat) renew(b *beat, until time.Time) {
+	sent := time.Now()
+	if soon := sent.Add(b.ttl / 6); soon.Before(until) {
+		until = soon
+	}
 	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
-	sent := time.Now()
 	err := h.b.Renew(ctx, b.lease, b.ttl)
 
 	h.mu.Lock()

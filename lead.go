@@ -39,11 +39,15 @@ func (e *Executor) tryClaim(ctx context.Context, c backend.Claim) (got backend.C
 	for try := 1; ; try++ {
 		sent = time.Now()
 		got, err = e.claimOnce(ctx, c)
+		if err == nil && got.Acquired && got.Record.LeaseLeft < c.Lease/2 {
+			maybe = true
+			got, sent, err = e.whole(ctx, c, got)
+		}
 		if err == nil {
-			return e.whole(ctx, c, got, sent)
+			return got, sent, nil
 		}
 		maybe = maybe || !backend.NotApplied(err)
-		again := !backend.NotApplied(err) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRetryTx)
+		again := !backend.NotApplied(err) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRetryTx) || errors.Is(err, ErrLeaseLost)
 		if !again || try == tries || time.Now().After(until) || sleep(ctx, backoff(try)) != nil {
 			break
 		}
@@ -72,18 +76,13 @@ func (e *Executor) claimOnce(ctx context.Context, c backend.Claim) (backend.Clai
 
 // whole renews a lease that was granted to an earlier try of the same claim and is
 // half over.
-func (e *Executor) whole(ctx context.Context, c backend.Claim, got backend.Claimed, sent time.Time) (backend.Claimed, time.Time, error) {
-	if !got.Acquired || got.Record.LeaseLeft >= c.Lease/2 {
-		return got, sent, nil
-	}
+func (e *Executor) whole(ctx context.Context, c backend.Claim, got backend.Claimed) (backend.Claimed, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Lease/4)
 	defer cancel()
-	now := time.Now()
-	if err := e.b.Renew(ctx, got.Record.Holder(), c.Lease); err != nil {
-		return got, sent, unavailable("claim", driver(err))
-	}
+	sent := time.Now()
+	err := e.b.Renew(ctx, got.Record.Holder(), c.Lease)
 	got.Record.LeaseLeft = c.Lease
-	return got, now, nil
+	return got, sent, err
 }
 
 // letGo releases what a claim whose answer was lost may hold.
