@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/backend"
+)
+
+// Version of the schema that this package writes. Later ones only add to it, so
+// that two versions of the library work on one table while a deploy rolls.
+const Version = 1
+
+// The PRAGMA user_version belongs to the file's owner; the version of this
+// table's schema has a table of its own.
+const schema = `CREATE TABLE IF NOT EXISTS {table} (
+	tenant              TEXT    NOT NULL,
+	actor               TEXT    NOT NULL,
+	key                 TEXT    NOT NULL,
+	operation           TEXT    NOT NULL,
+	method              TEXT    NOT NULL,
+	path                TEXT    NOT NULL,
+	fingerprint         BLOB    NOT NULL,
+	fingerprint_version TEXT    NOT NULL,
+	status              TEXT    NOT NULL CHECK (status IN ('started', 'completed')),
+	recovery_point      TEXT    NOT NULL,
+	locked_until        INTEGER,          -- all times: microseconds since 1970
+	claim_id            BLOB    NOT NULL,
+	token               INTEGER NOT NULL,
+	sequence            INTEGER NOT NULL,
+	attempt             INTEGER NOT NULL,
+	lease               INTEGER NOT NULL, -- all durations: microseconds
+	retention           INTEGER NOT NULL,
+	abandon             INTEGER NOT NULL,
+	created_at          INTEGER NOT NULL,
+	updated_at          INTEGER NOT NULL,
+	completed_at        INTEGER,
+	expires_at          INTEGER,          -- when a sweep looks at the record
+	tombstone           TEXT    NOT NULL,
+	response_status     INTEGER NOT NULL,
+	response_header     BLOB,
+	response_body       BLOB,
+	state               BLOB,
+	payload             BLOB,
+	PRIMARY KEY (tenant, actor, key)
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE TABLE IF NOT EXISTS {version_table} (
+	one     INTEGER PRIMARY KEY CHECK (one = 1),
+	version INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO {version_table} (one, version) VALUES (1, {version})
+	ON CONFLICT (one) DO UPDATE SET version = max(version, excluded.version);
+`
+
+// Schema returns the SQL that [Migrate] runs, for those who keep their schema
+// with a tool of their own. It can be run any number of times. Of the options
+// only WithTable matters.
+func Schema(opts ...Option) string {
+	c, _ := configure("", opts) // quoted, a bad name does no harm; New and Migrate refuse it
+	return schemaOf(c.table)
+}
+
+func schemaOf(table string) string {
+	return strings.NewReplacer(
+		"{table}", quote(table),
+		"{index}", quote(table+"_expires_at"),
+		"{version_table}", quote(table+"_schema"),
+		"{version}", fmt.Sprint(Version),
+	).Replace(schema)
+}
+
+// Migrate creates the table or brings it up to date, in one transaction. Any
+// number of processes may do so at once.
+func Migrate(ctx context.Context, db *sql.DB, opts ...Option) error {
+	const op = "sqlite: migrate"
+	cfg, err := configure(op, opts)
+	if err != nil {
+		return err
+	}
+	if db == nil {
+		return &backend.Error{Op: op, Kind: backend.ErrInvalid, Hint: "the pool is nil; make one with sqlite.Open"}
+	}
+	if err := backend.ContextDone(ctx, op); err != nil {
+		return err
+	}
+	for start := time.Now(); ; {
+		err := migrate(ctx, db, op, cfg.table)
+		if !isBusy(err) || time.Since(start) > cfg.budget || !pause(ctx) {
+			return err
+		}
+	}
+}
+
+func migrate(ctx context.Context, db *sql.DB, op, table string) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return notApplied(op, err)
+	}
+	defer conn.Close()
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return notApplied(op, err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, schemaOf(table)); err != nil {
+		return notApplied(op, err)
+	}
+	if err := tx.Commit(); err != nil {
+		return commitError(op, err)
+	}
+	return nil
+}
+
+// schemaVersion returns 0 if the table isn't there.
+func schemaVersion(ctx context.Context, q querier, table string) (int, error) {
+	var n int
+	err := q.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN (?, ?)", table, table+"_schema").Scan(&n)
+	if err != nil || n < 2 {
+		return 0, err
+	}
+	var v int
+	err = q.QueryRowContext(ctx, "SELECT version FROM "+quote(table+"_schema")).Scan(&v)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return v, err
+}
+
+// quote makes an identifier of any name.
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+func checkTable(name string) error {
+	if name == "" || len(name) > 64 {
+		return errors.New("the table's name must have 1 to 64 bytes")
+	}
+	for i, r := range name {
+		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return errors.New("the table's name must consist of letters, digits and underscores")
+		}
+	}
+	if strings.HasPrefix(strings.ToLower(name), "sqlite_") {
+		return errors.New("names that begin with sqlite_ are SQLite's own")
+	}
+	return nil
+}

@@ -1,0 +1,294 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/backend"
+	"github.com/idem-go/idem/backend/machine"
+)
+
+// maxValue is the limit of a response or a state. SQLite takes rows of up to a
+// gigabyte, but a row is read, written and logged as a whole, under the file's
+// one write lock.
+const maxValue = 16 << 20
+
+// Backend keeps records in a table of a SQLite database. It is safe for
+// concurrent use, and so is the file by several processes of one host.
+type Backend struct {
+	db    *sql.DB
+	cfg   config
+	sql   statements
+	queue queue
+	mine  flights
+	now   func() time.Time
+}
+
+var (
+	_ backend.Backend             = (*Backend)(nil)
+	_ backend.Transactor[*sql.Tx] = (*Backend)(nil)
+)
+
+type config struct {
+	table  string
+	budget time.Duration
+	normal bool
+}
+
+// Option changes how a Backend works.
+type Option func(*config)
+
+// WithTable names the table of the records, "idem_records" by default. Its
+// schema version is kept in a second one, whose name has "_schema" appended.
+func WithTable(name string) Option { return func(c *config) { c.table = name } }
+
+// WithBusyBudget sets how long a write waits for transactions of others before it
+// ends with [backend.ErrUnavailable], and how long an effect may hold the file,
+// 5 s by default. Use one value in all processes of a file.
+func WithBusyBudget(d time.Duration) Option { return func(c *config) { c.budget = d } }
+
+// AllowNormalSync accepts connections with synchronous=NORMAL, several times as
+// fast: what was acknowledged survives the kill of the process, but after a loss
+// of power the last commits may be gone, and effects that were answered can run
+// again.
+func AllowNormalSync() Option { return func(c *config) { c.normal = true } }
+
+func configure(op string, opts []Option) (config, error) {
+	c := config{table: "idem_records", budget: 5 * time.Second}
+	for _, o := range opts {
+		o(&c)
+	}
+	if err := checkTable(c.table); err != nil {
+		return c, &backend.Error{Op: op, Kind: backend.ErrInvalid, Err: err}
+	}
+	if c.budget < backend.MinDuration || c.budget > backend.MaxDuration {
+		return c, &backend.Error{Op: op, Kind: backend.ErrInvalid, Hint: "the busy budget must be between 1ms and ten years"}
+	}
+	return c, nil
+}
+
+// New returns a backend over a pool of modernc.org/sqlite; [Open] makes one. It
+// looks at one connection and refuses, with [backend.ErrInvalid], an in-memory
+// database and missing pragmas, saying what to put into the DSN. The setting
+// that durability hangs on is read again on each connection before it writes.
+// Closing the pool is the caller's.
+func New(db *sql.DB, opts ...Option) (*Backend, error) {
+	cfg, err := configure("sqlite: new", opts)
+	if err != nil {
+		return nil, err
+	}
+	if db == nil {
+		return nil, &backend.Error{Op: "sqlite: new", Kind: backend.ErrInvalid, Hint: "the pool is nil; make one with sqlite.Open"}
+	}
+	if err := inspect(db, cfg.normal); err != nil {
+		return nil, err
+	}
+	return &Backend{db: db, cfg: cfg, sql: statementsFor(cfg.table), queue: newQueue(cfg.budget), now: hostClock}, nil
+}
+
+// hostClock has the resolution of the table's columns, so that a record judged
+// in memory and one read back are the same.
+func hostClock() time.Time { return time.UnixMicro(time.Now().UnixMicro()).UTC() }
+
+// micros rounds up: a lease or a retention is at least what was asked for.
+func micros(d time.Duration) time.Duration {
+	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
+}
+
+func roundClaim(c backend.Claim) backend.Claim {
+	c.Lease, c.Retention, c.Abandon = micros(c.Lease), micros(c.Retention), micros(c.Abandon)
+	return c
+}
+
+// nested is the key of a context value that marks the context of an effect.
+type nested struct{ b *Backend }
+
+// enter is the start of every method that would use the pool.
+func (b *Backend) enter(ctx context.Context, op string) error {
+	if ctx.Value(nested{b}) != nil {
+		return &backend.Error{Op: op, Kind: backend.ErrInvalid, Hint: "called from an effect, it would wait for the effect's own transaction; use Bind with the transaction given to the effect"}
+	}
+	return backend.ContextDone(ctx, op)
+}
+
+// Claim implements [backend.Backend]. It reads without a lock first and answers
+// from there if the key is completed or somebody else's; everything else is
+// decided again under the write lock. c.Wait bounds the wait for a Transact of
+// the same key in this process. Transactions of other processes are waited for
+// up to the busy budget, since nobody can tell which key they hold.
+func (b *Backend) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
+	const op = "sqlite: claim"
+	if err := c.Validate(); err != nil {
+		return backend.Claimed{}, err
+	}
+	if err := b.enter(ctx, op); err != nil {
+		return backend.Claimed{}, err
+	}
+	c = roundClaim(c)
+	if hidden, err := b.mine.wait(ctx, op, c.Key, c.Wait); hidden || err != nil {
+		return backend.Claimed{Hidden: hidden, Record: backend.Record{Key: c.Key}}, err
+	}
+	if found, ok, err := b.peek(ctx, op, c); ok || err != nil {
+		return found, err
+	}
+	out, err := b.write(ctx, op, c.Key, machine.Claim{Claim: c})
+	return out.Claimed, err
+}
+
+// peek answers a claim without a lock, where that is possible: an acquisition
+// and anything about the claim's own record has to be judged under the lock.
+func (b *Backend) peek(ctx context.Context, op string, c backend.Claim) (backend.Claimed, bool, error) {
+	r, err := b.read(ctx, op, c.Key)
+	if err != nil || r == nil || r.ClaimID == c.ID {
+		return backend.Claimed{}, false, err
+	}
+	_, out := machine.Step(r, machine.Claim{Claim: c}, b.now())
+	return out.Claimed, !out.Claimed.Acquired, nil
+}
+
+// Renew implements [backend.Backend].
+func (b *Backend) Renew(ctx context.Context, l backend.Lease, ttl time.Duration) error {
+	if err := l.ValidateRenewal(ttl); err != nil {
+		return err
+	}
+	_, err := b.write(ctx, "sqlite: renew", l.Key, machine.Renew{Lease: l, TTL: micros(ttl)})
+	return err
+}
+
+// Checkpoint implements [backend.Backend].
+func (b *Backend) Checkpoint(ctx context.Context, l backend.Lease, c backend.Checkpoint) error {
+	if err := c.Validate(l, maxValue); err != nil {
+		return err
+	}
+	_, err := b.write(ctx, "sqlite: checkpoint", l.Key, machine.Checkpoint{Lease: l, Checkpoint: c})
+	return err
+}
+
+// Complete implements [backend.Backend].
+func (b *Backend) Complete(ctx context.Context, l backend.Lease, c backend.Completion) error {
+	if err := c.Validate(l, maxValue); err != nil {
+		return err
+	}
+	_, err := b.write(ctx, "sqlite: complete", l.Key, machine.Complete{Lease: l, Completion: c})
+	return err
+}
+
+// Release implements [backend.Backend].
+func (b *Backend) Release(ctx context.Context, l backend.Lease) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	_, err := b.write(ctx, "sqlite: release", l.Key, machine.Release{Lease: l})
+	return err
+}
+
+// Get implements [backend.Backend].
+func (b *Backend) Get(ctx context.Context, k backend.Key) (backend.Record, error) {
+	const op = "sqlite: get"
+	if err := k.Validate(); err != nil {
+		return backend.Record{}, err
+	}
+	if err := b.enter(ctx, op); err != nil {
+		return backend.Record{}, err
+	}
+	r, err := b.read(ctx, op, k)
+	if err != nil {
+		return backend.Record{}, err
+	}
+	return found(op, r, b.now())
+}
+
+func found(op string, r *backend.Record, now time.Time) (backend.Record, error) {
+	if r == nil {
+		return backend.Record{}, &backend.Error{Op: op, Kind: backend.ErrNotFound}
+	}
+	r.LeaseLeft = machine.LeaseLeft(*r, now)
+	return *r, nil
+}
+
+// read loads a record without a lock. Readers are hardly ever refused in WAL
+// mode, but the first ones after a crash can be, while the log is recovered.
+func (b *Backend) read(ctx context.Context, op string, k backend.Key) (*backend.Record, error) {
+	for start := time.Now(); ; {
+		r, err := b.sql.load(ctx, b.db, k)
+		switch {
+		case err == nil:
+			return r, nil
+		case isBusy(err) && time.Since(start) < b.cfg.budget:
+			if pause(ctx) {
+				continue
+			}
+		case ctx.Err() == nil && code(err) == codeGeneric:
+			return nil, schemaError(ctx, b.db, b.cfg.table, op, err)
+		case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
+			err = errors.Join(context.Cause(ctx), err)
+		}
+		return nil, notApplied(op, err)
+	}
+}
+
+// flights are the keys that a Transact of this process is busy with. Duplicates
+// wait for it here, and not in the queue for the file.
+type flights struct {
+	mu   sync.Mutex
+	keys map[backend.Key]chan struct{}
+}
+
+// commitTime is how long a claim that does not want to wait is ready to wait for
+// an ordinary commit.
+const commitTime = 50 * time.Millisecond
+
+// wait returns once no Transact of the key is running, or hidden when that takes
+// longer than d.
+func (f *flights) wait(ctx context.Context, op string, k backend.Key, d time.Duration) (hidden bool, err error) {
+	leave, hidden, err := f.join(ctx, op, k, d, false)
+	leave()
+	return hidden, err
+}
+
+// enter is wait, and registers the caller's own Transact until leave is called.
+func (f *flights) enter(ctx context.Context, op string, k backend.Key, d time.Duration) (leave func(), hidden bool, err error) {
+	return f.join(ctx, op, k, d, true)
+}
+
+func (f *flights) join(ctx context.Context, op string, k backend.Key, d time.Duration, register bool) (leave func(), hidden bool, err error) {
+	none := func() {}
+	var late <-chan time.Time
+	for {
+		f.mu.Lock()
+		running, busy := f.keys[k]
+		if !busy {
+			defer f.mu.Unlock()
+			if !register {
+				return none, false, nil
+			}
+			if f.keys == nil {
+				f.keys = make(map[backend.Key]chan struct{})
+			}
+			done := make(chan struct{})
+			f.keys[k] = done
+			return func() {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				delete(f.keys, k)
+				close(done)
+			}, false, nil
+		}
+		f.mu.Unlock()
+		if late == nil {
+			t := time.NewTimer(max(d, commitTime))
+			defer t.Stop()
+			late = t.C
+		}
+		select {
+		case <-running:
+		case <-late:
+			return none, true, nil
+		case <-ctx.Done():
+			return none, false, backend.ContextDone(ctx, op)
+		}
+	}
+}
