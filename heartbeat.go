@@ -37,7 +37,8 @@ type beat struct {
 	end      time.Time // the lease's, at the earliest
 	renewAt  time.Time
 	renewing bool
-	index    int // in the queue; -1 if it left
+	cancel   context.CancelFunc // of the renewal under way; nil: none
+	index    int                // in the queue; -1 if it left
 }
 
 // cutoff is when the run has to end, an eighth of a lease before the store may give
@@ -71,11 +72,15 @@ func (h *heartbeat) start(l backend.Lease, ttl time.Duration, sent time.Time, le
 	return b
 }
 
-// stop ends the watch and says when the lease ends at the earliest.
+// stop ends the watch, also a renewal under way, and says when the lease ends at
+// the earliest.
 func (h *heartbeat) stop(b *beat) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.remove(b)
+	if b.cancel != nil {
+		b.cancel()
+	}
 	h.arm()
 	return b.end
 }
@@ -132,49 +137,60 @@ func (h *heartbeat) tick() {
 
 // work renews what is due and ends when nothing is.
 func (h *heartbeat) work() {
-	for {
-		h.mu.Lock()
-		if len(h.due) == 0 {
-			h.due = nil
-			h.workers--
-			h.mu.Unlock()
-			return
-		}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for len(h.due) > 0 {
 		b := h.due[0]
 		h.due = h.due[1:]
-		watched, end := b.index >= 0, b.cutoff()
-		h.mu.Unlock()
-		if watched {
-			h.renew(b, end)
+		if b.index >= 0 {
+			h.renew(b)
 		}
 	}
+	h.due = nil
+	h.workers--
 }
 
 // renew sends one renewal. It takes a sixth of the lease at most, so that there is
-// time for another on a connection that works.
-func (h *heartbeat) renew(b *beat, until time.Time) {
+// time for another on a connection that works. Called with h.mu held, which it
+// lets go of while it waits.
+func (h *heartbeat) renew(b *beat) {
 	sent := time.Now()
+	until := b.cutoff()
 	if soon := sent.Add(b.ttl / 6); soon.Before(until) {
 		until = soon
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), until)
-	defer cancel()
+	b.cancel = cancel
+	h.mu.Unlock()
+
 	err := h.b.Renew(ctx, b.lease, b.ttl)
+	cancel()
+	if errors.Is(err, backend.ErrLeaseLost) {
+		h.lose(b)
+	}
 
 	h.mu.Lock()
-	gone := errors.Is(err, backend.ErrLeaseLost) && h.remove(b)
-	if b.index >= 0 {
-		b.renewing = false
-		if err == nil {
-			b.confirm(sent, b.ttl)
-		} else {
-			b.renewAt = time.Now().Add(b.ttl/20 + rand.N(b.ttl/20+1))
-		}
-		heap.Fix(&h.queue, b.index)
+	b.cancel = nil
+	if b.index < 0 {
+		return
 	}
+	b.renewing = false
+	if err == nil {
+		b.confirm(sent, b.ttl)
+	} else {
+		b.renewAt = time.Now().Add(b.ttl/20 + rand.N(b.ttl/20+1))
+	}
+	heap.Fix(&h.queue, b.index)
+	h.arm()
+}
+
+// lose takes a beat out and tells its run, unless it ended by itself.
+func (h *heartbeat) lose(b *beat) {
+	h.mu.Lock()
+	watched := h.remove(b)
 	h.arm()
 	h.mu.Unlock()
-	if gone {
+	if watched {
 		b.lost()
 	}
 }
