@@ -48,18 +48,12 @@ func (v view) step(ctx context.Context, op string, k backend.Key, m machine.Mess
 	if _, err := v.tx.ExecContext(ctx, v.b.sql.lock); err != nil {
 		return machine.Outcome{}, v.fail(ctx, op, err)
 	}
-	r, err := v.b.sql.load(ctx, v.tx, k)
+	_, out, err := v.b.sql.step(ctx, v.tx, k, m, v.b.now())
 	if err != nil {
 		return machine.Outcome{}, v.fail(ctx, op, err)
 	}
-	after, out := machine.Step(r, m, v.b.now())
 	if out.Err != nil {
 		return machine.Outcome{}, &backend.Error{Op: op, Kind: out.Err}
-	}
-	if out.Changed {
-		if err := v.b.sql.store(ctx, v.tx, k, after); err != nil {
-			return machine.Outcome{}, v.fail(ctx, op, err)
-		}
 	}
 	return out, nil
 }

@@ -27,7 +27,7 @@ func (b *Backend) Describe(ctx context.Context) (backend.Description, error) {
 			Clock:         backend.ClockHost,
 			FreshReads:    true,
 			MaxValue:      maxValue,
-			TokensBreakOn: []string{"clock step", "restore"},
+			TokensBreakOn: []string{"restore"},
 		},
 	}
 	if err := conn.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&d.Server); err != nil {

@@ -214,18 +214,10 @@ func (b *Backend) run(t *txn, group []*write) {
 // apply stores what the state machine says of each write.
 func (b *Backend) apply(ctx context.Context, t *txn, group []*write) (changed bool, err error) {
 	for _, w := range group {
-		r, err := b.sql.load(ctx, t, w.key)
-		if err != nil {
+		if _, w.out, err = b.sql.step(ctx, t, w.key, w.msg, b.now()); err != nil {
 			return false, t.explain(ctx, w.op, err)
 		}
-		after, out := machine.Step(r, w.msg, b.now())
-		if out.Changed {
-			if err := b.sql.store(ctx, t, w.key, after); err != nil {
-				return false, t.explain(ctx, w.op, err)
-			}
-			changed = true
-		}
-		w.out = out
+		changed = changed || w.out.Changed
 	}
 	return changed, nil
 }

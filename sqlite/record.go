@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/backend"
+	"github.com/idem-go/idem/backend/machine"
 )
 
 // querier is what *sql.DB, *sql.Conn and *sql.Tx have in common.
@@ -31,7 +32,7 @@ var columns = []string{
 
 // statements are the queries on one table.
 type statements struct {
-	selectKey, put, del, due, lock string
+	selectKey, put, del, raise, floor, due, lock string
 }
 
 func statementsFor(table string) statements {
@@ -46,8 +47,10 @@ func statementsFor(table string) statements {
 		selectKey: "SELECT " + all + " FROM " + t + byKey,
 		put: "INSERT INTO " + t + " (" + all + ") VALUES (?" + strings.Repeat(", ?", len(columns)-1) + ")" +
 			" ON CONFLICT (tenant, actor, key) DO UPDATE SET " + strings.Join(set, ", "),
-		del: "DELETE FROM " + t + byKey,
-		due: "SELECT tenant, actor, key FROM " + t + " WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",
+		del:   "DELETE FROM " + t + byKey,
+		raise: "UPDATE " + quote(metaOf(table)) + " SET token_floor = max(token_floor, ?)",
+		floor: "SELECT coalesce(max(token_floor), 0) FROM " + quote(metaOf(table)),
+		due:   "SELECT tenant, actor, key FROM " + t + " WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",
 		// Takes the write lock and touches nothing, in whatever mode the
 		// transaction was begun.
 		lock: "DELETE FROM " + t + " WHERE 0",
@@ -63,15 +66,43 @@ func (s statements) load(ctx context.Context, q querier, k backend.Key) (*backen
 	return r, err
 }
 
-// store makes after the record of the key; nil deletes it.
-func (s statements) store(ctx context.Context, q querier, k backend.Key, after *backend.Record) error {
-	var err error
-	if after == nil {
-		_, err = q.ExecContext(ctx, s.del, k.Tenant, k.Actor, k.Value)
-	} else {
-		_, err = q.ExecContext(ctx, s.put, values(after)...)
+// store makes after of the record before; nil means that there is none. What a
+// deleted record's token was is remembered, since the key may come back.
+func (s statements) store(ctx context.Context, q querier, before, after *backend.Record) error {
+	if after != nil {
+		_, err := q.ExecContext(ctx, s.put, values(after)...)
+		return err
 	}
+	k := before.Key
+	if _, err := q.ExecContext(ctx, s.del, k.Tenant, k.Actor, k.Value); err != nil {
+		return err
+	}
+	_, err := q.ExecContext(ctx, s.raise, int64(before.Token))
 	return err
+}
+
+// step runs one message of the state machine on the record of a key, within a
+// write transaction. It returns the record after it.
+func (s statements) step(ctx context.Context, q querier, k backend.Key, m machine.Message, now time.Time) (*backend.Record, machine.Outcome, error) {
+	before, err := s.load(ctx, q, k)
+	if err != nil {
+		return nil, machine.Outcome{}, err
+	}
+	if c, ok := m.(machine.Claim); ok && before == nil {
+		var floor int64
+		if err := q.QueryRowContext(ctx, s.floor).Scan(&floor); err != nil {
+			return nil, machine.Outcome{}, err
+		}
+		c.Floor = backend.Token(floor)
+		m = c
+	}
+	after, out := machine.Step(before, m, now)
+	if out.Changed {
+		if err := s.store(ctx, q, before, after); err != nil {
+			return nil, machine.Outcome{}, err
+		}
+	}
+	return after, out, nil
 }
 
 // values in the order of columns. Text is bound as string and never as []byte,

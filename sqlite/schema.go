@@ -16,7 +16,8 @@ import (
 const Version = 1
 
 // The PRAGMA user_version belongs to the file's owner; the version of this
-// table's schema has a table of its own.
+// table's schema has a table of its own. Beside it is the highest token of a
+// record that was deleted, so that tokens grow whatever the clock does.
 const schema = `CREATE TABLE IF NOT EXISTS {table} (
 	tenant              TEXT    NOT NULL,
 	actor               TEXT    NOT NULL,
@@ -51,12 +52,13 @@ const schema = `CREATE TABLE IF NOT EXISTS {table} (
 
 CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_at) WHERE expires_at IS NOT NULL;
 
-CREATE TABLE IF NOT EXISTS {version_table} (
-	one     INTEGER PRIMARY KEY CHECK (one = 1),
-	version INTEGER NOT NULL
+CREATE TABLE IF NOT EXISTS {meta} (
+	one         INTEGER PRIMARY KEY CHECK (one = 1),
+	version     INTEGER NOT NULL,
+	token_floor INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO {version_table} (one, version) VALUES (1, {version})
+INSERT INTO {meta} (one, version, token_floor) VALUES (1, {version}, 0)
 	ON CONFLICT (one) DO UPDATE SET version = max(version, excluded.version);
 `
 
@@ -72,7 +74,7 @@ func schemaOf(table string) string {
 	return strings.NewReplacer(
 		"{table}", quote(table),
 		"{index}", quote(table+"_expires_at"),
-		"{version_table}", quote(table+"_schema"),
+		"{meta}", quote(metaOf(table)),
 		"{version}", fmt.Sprint(Version),
 	).Replace(schema)
 }
@@ -122,17 +124,19 @@ func migrate(ctx context.Context, db *sql.DB, op, table string) error {
 // schemaVersion returns 0 if the table isn't there.
 func schemaVersion(ctx context.Context, q querier, table string) (int, error) {
 	var n int
-	err := q.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN (?, ?)", table, table+"_schema").Scan(&n)
+	err := q.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN (?, ?)", table, metaOf(table)).Scan(&n)
 	if err != nil || n < 2 {
 		return 0, err
 	}
 	var v int
-	err = q.QueryRowContext(ctx, "SELECT version FROM "+quote(table+"_schema")).Scan(&v)
+	err = q.QueryRowContext(ctx, "SELECT version FROM "+quote(metaOf(table))).Scan(&v)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
 	return v, err
 }
+
+func metaOf(table string) string { return table + "_meta" }
 
 // quote makes an identifier of any name.
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

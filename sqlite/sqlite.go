@@ -41,8 +41,8 @@ type config struct {
 // Option changes how a Backend works.
 type Option func(*config)
 
-// WithTable names the table of the records, "idem_records" by default. Its
-// schema version is kept in a second one, whose name has "_schema" appended.
+// WithTable names the table of the records, "idem_keys" by default. Its
+// schema version is kept in a second one, whose name has "_meta" appended.
 func WithTable(name string) Option { return func(c *config) { c.table = name } }
 
 // WithBusyBudget sets how long a write waits for transactions of others before it
@@ -57,7 +57,7 @@ func WithBusyBudget(d time.Duration) Option { return func(c *config) { c.budget 
 func AllowNormalSync() Option { return func(c *config) { c.normal = true } }
 
 func configure(op string, opts []Option) (config, error) {
-	c := config{table: "idem_records", budget: 5 * time.Second}
+	c := config{table: "idem_keys", budget: 5 * time.Second}
 	for _, o := range opts {
 		o(&c)
 	}

@@ -59,18 +59,13 @@ func (b *Backend) sweepSome(ctx context.Context, op string, limit int) (int, err
 	}
 	n := 0
 	for _, k := range due {
-		r, err := b.sql.load(ctx, t, k)
+		_, out, err := b.sql.step(ctx, t, k, machine.Sweep{}, b.now())
 		if err != nil {
 			return 0, t.explain(ctx, op, err)
 		}
-		after, out := machine.Step(r, machine.Sweep{}, b.now())
-		if !out.Changed {
-			continue
+		if out.Changed {
+			n++
 		}
-		if err := b.sql.store(ctx, t, k, after); err != nil {
-			return 0, t.explain(ctx, op, err)
-		}
-		n++
 	}
 	if n == 0 {
 		return 0, nil

@@ -45,18 +45,12 @@ func (b *Backend) Transact(ctx context.Context, c backend.Claim, effect func(ctx
 	}
 	defer t.rollback()
 	in := context.WithoutCancel(ctx)
-	r, err := b.sql.load(in, t, c.Key)
+	r, out, err := b.sql.step(in, t, c.Key, machine.Claim{Claim: c}, b.now())
 	if err != nil {
 		return backend.Claimed{}, t.explain(in, op, err)
 	}
-	r, out := machine.Step(r, machine.Claim{Claim: c}, b.now())
 	if !out.Claimed.Acquired {
 		return out.Claimed, nil
-	}
-	if out.Changed {
-		if err := b.sql.store(in, t, c.Key, r); err != nil {
-			return backend.Claimed{}, t.explain(in, op, err)
-		}
 	}
 	held := backend.Claimed{Acquired: true, Record: out.Claimed.Record.Clone()}
 	eff, err := guarded(ctx, t, op, r.Lease, func(ctx context.Context) (backend.Effect, bool, error) {
@@ -136,7 +130,7 @@ func (b *Backend) finish(ctx context.Context, t *txn, op string, r *backend.Reco
 	if out.Err != nil {
 		return &backend.Record{}, &backend.Error{Op: op, Kind: out.Err}
 	}
-	if err := b.sql.store(ctx, t, r.Key, after); err != nil {
+	if err := b.sql.store(ctx, t, r, after); err != nil {
 		return &backend.Record{}, t.explain(ctx, op, err)
 	}
 	if err := t.commit(op); err != nil {
