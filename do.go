@@ -117,7 +117,7 @@ func (e *Executor) fly(ctx context.Context, c backend.Claim, fl *flight, until t
 ) (out outcome, err error) {
 	defer func() {
 		var shared error
-		if errors.Is(err, ErrUnknownOutcome) {
+		if errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrInProgress) {
 			shared = err
 		}
 		var record *backend.Record
@@ -137,6 +137,11 @@ func (e *Executor) follow(ctx context.Context, c backend.Claim, fl *flight, unti
 		e.event(ctx, Mismatch, c, 0, began)
 		return outcome{}, true, &MismatchError{Part: part}
 	}
+	select {
+	case <-fl.running:
+	case <-fl.landed:
+	case <-ctx.Done():
+	}
 	left := time.NewTimer(time.Until(until))
 	defer left.Stop()
 	select {
@@ -144,12 +149,19 @@ func (e *Executor) follow(ctx context.Context, c backend.Claim, fl *flight, unti
 	case <-ctx.Done():
 		return outcome{}, false, unavailable("wait", context.Cause(ctx))
 	case <-left.C:
-		e.event(ctx, InProgress, c, 0, began)
-		return outcome{}, true, &InProgressError{RetryAfter: min(e.cfg.lease, e.cfg.retryAfter)}
+		select {
+		case <-fl.landed: // both: the answer is there
+		default:
+			e.event(ctx, InProgress, c, 0, began)
+			return outcome{}, true, &InProgressError{RetryAfter: min(e.cfg.lease, e.cfg.retryAfter)}
+		}
 	}
 	switch {
-	case fl.err != nil:
+	case errors.Is(fl.err, ErrUnknownOutcome):
 		e.event(ctx, Unknown, c, 0, began)
+		return outcome{}, true, fl.err
+	case fl.err != nil && !time.Now().Before(until):
+		e.event(ctx, InProgress, c, 0, began)
 		return outcome{}, true, fl.err
 	case fl.record == nil:
 		return outcome{}, false, nil

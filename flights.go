@@ -16,11 +16,14 @@ type flights struct {
 
 // flight is one call that leads, and those that wait for it.
 type flight struct {
-	claim  backend.Claim
-	landed chan struct{}
+	claim   backend.Claim
+	once    sync.Once
+	running chan struct{} // closed when the leader has the key and its effect begins
+	landed  chan struct{} // closed when the leader is through
 
 	// Set before landed is closed: the completed record if the leader learned it,
-	// or the error its duplicates share. Neither: ask the store.
+	// or an error its duplicates share: unknown, or in progress in another process.
+	// Neither: ask the store.
 	record *backend.Record
 	err    error
 }
@@ -35,10 +38,14 @@ func (f *flights) join(c backend.Claim) (fl *flight, leads bool) {
 	if f.m == nil {
 		f.m = make(map[backend.Key]*flight)
 	}
-	fl = &flight{claim: c, landed: make(chan struct{})}
+	fl = &flight{claim: c, running: make(chan struct{}), landed: make(chan struct{})}
 	f.m[c.Key] = fl
 	return fl, true
 }
+
+// run tells those that wait that the effect begins. Until then they wait for the
+// leader's claim as they would for one of their own.
+func (fl *flight) run() { fl.once.Do(func() { close(fl.running) }) }
 
 // land wakes those that wait. Only the first call counts: a leader that lost its
 // lease lands at once, although its effect still runs.

@@ -106,6 +106,7 @@ func (e *Executor) lead(ctx context.Context, c backend.Claim, fl *flight, got ba
 		return outcome{}, ErrRecoveryPoint
 	}
 	e.event(ctx, began(r.Attempt), c, r.Attempt, start)
+	fl.run()
 	run := &Run{e: e, claim: c, lease: r.Holder(), attempt: r.Attempt}
 	run.seq.Store(int64(r.Sequence))
 

@@ -25,8 +25,8 @@ func DoTx[V, T any](ctx context.Context, e *TxExecutor[T], req Request, effect f
 		return Result[V]{}, invalid("the executor or the effect is nil")
 	}
 	var value V
-	out, err := e.call(ctx, req, DefaultTxWait, func(ctx context.Context, c backend.Claim, _ *flight, wait time.Time) (outcome, error) {
-		t := transaction[T]{e: e, claim: c, wait: wait, began: time.Now()}
+	out, err := e.call(ctx, req, DefaultTxWait, func(ctx context.Context, c backend.Claim, fl *flight, wait time.Time) (outcome, error) {
+		t := transaction[T]{e: e, claim: c, fl: fl, wait: wait, began: time.Now()}
 		return t.run(ctx, func(ctx context.Context, tx T) (eff backend.Effect, err error) {
 			value, eff.Undo, err = settle(effect(ctx, tx))
 			if err == nil {
@@ -111,6 +111,7 @@ func (e *TxExecutor[T]) doIn(ctx context.Context, view backend.TxView, c backend
 type transaction[T any] struct {
 	e     *TxExecutor[T]
 	claim backend.Claim
+	fl    *flight
 	wait  time.Time // until when a duplicate waits
 	began time.Time
 
@@ -198,6 +199,7 @@ func (t *transaction[T]) try(ctx context.Context, effect func(context.Context, T
 			return backend.Effect{}, ErrRecoveryPoint
 		}
 		t.ran = true
+		t.fl.run()
 		t.e.event(ctx, began(r.Attempt), t.claim, r.Attempt, t.began)
 		var eff backend.Effect
 		eff, t.effectErr = effect(ctx, tx)

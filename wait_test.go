@@ -103,6 +103,62 @@ func TestNoWaitByDefault(t *testing.T) {
 	}
 }
 
+// Retries of a completed request that arrive together are replays all, also where
+// duplicates do not wait: they share the leader's look at the store.
+func TestConcurrentReplays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.New()
+		asked, answer := 0, make(chan struct{})
+		f := &faulty{Backend: m}
+		e := newExecutor(t, f)
+		if _, err := idem.Do(t.Context(), e, request("key-0001"), returns("ok")); err != nil {
+			t.Fatal(err)
+		}
+		f.claim = func(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
+			asked++
+			<-answer
+			return m.Claim(ctx, c)
+		}
+		dups := duplicates(t, e, request("key-0001"), 20, never(t))
+		close(answer)
+		for range 20 {
+			if d := <-dups; d.err != nil || d.res.Value != "ok" || !d.res.Replayed {
+				t.Errorf("Do = %+v, %v, want the replay", d.res, d.err)
+			}
+		}
+		if asked != 1 {
+			t.Errorf("the store was asked %d times, want once", asked)
+		}
+	})
+}
+
+// The same for a request that another process runs.
+func TestConcurrentDuplicatesOfAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memory.New()
+		asked, answer := 0, make(chan struct{})
+		f := &faulty{Backend: m, claim: func(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
+			asked++
+			<-answer
+			return m.Claim(ctx, c)
+		}}
+		e := newExecutor(t, f)
+		if _, err := idem.Do(t.Context(), newExecutor(t, m), request("key-0001"), func(context.Context, *idem.Run) (string, error) {
+			dups := duplicates(t, e, request("key-0001"), 20, never(t))
+			close(answer)
+			for range 20 {
+				wantError(t, "Do", (<-dups).err, idem.ErrInProgress)
+			}
+			return "ok", nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if asked != 1 {
+			t.Errorf("the store was asked %d times, want once", asked)
+		}
+	})
+}
+
 // Duplicates of another process poll, and get the answer.
 func TestWaitForAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
