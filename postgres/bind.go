@@ -63,10 +63,10 @@ func (v *view) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, err
 // claim claims between two savepoints: the first is gone in the end, the second
 // there only if the key was acquired.
 func (v *view) claim(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
-	cl := newClaiming(v.b, v.tx, c)
+	cl := newClaiming(v.tx, &v.b.within, c)
 	var batch pgx.Batch
 	batch.Queue("savepoint " + rescue)
-	batch.Queue(v.b.sql.claim, cl.args()...)
+	batch.Queue(v.b.within.claim, cl.args()...)
 	br := v.tx.SendBatch(ctx, &batch)
 	var r reading
 	_, err := br.Exec()
@@ -105,7 +105,7 @@ func (v *view) Checkpoint(ctx context.Context, l backend.Lease, c backend.Checkp
 		return err
 	}
 	return v.write(ctx, "checkpoint", l.Key, machine.Checkpoint{Lease: l, Checkpoint: c},
-		v.b.sql.checkpoint, checkpointArgs(wait(ctx), l, c))
+		v.b.within.checkpoint, checkpointArgs(wait(ctx), l, c))
 }
 
 // Complete implements backend.TxView.
@@ -114,7 +114,7 @@ func (v *view) Complete(ctx context.Context, l backend.Lease, c backend.Completi
 		return err
 	}
 	return v.write(ctx, "complete", l.Key, machine.Complete{Lease: l, Completion: c},
-		v.b.sql.complete, completeArgs(wait(ctx), l, c))
+		v.b.within.complete, completeArgs(wait(ctx), l, c))
 }
 
 func (v *view) write(ctx context.Context, what string, k backend.Key, m machine.Message, sql string, args []any) error {

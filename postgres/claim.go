@@ -31,10 +31,10 @@ func (b *Backend) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, 
 	}
 	var got backend.Claimed
 	err := b.withConn(ctx, what, func(conn *pgxpool.Conn) error {
-		cl := newClaiming(b, conn, c)
+		cl := newClaiming(conn, &b.alone, c)
 		return b.repeat(ctx, what, func() (bool, error) {
 			r := reading{}
-			if err := r.scan(conn.QueryRow(ctx, b.sql.claim, cl.args()...), c.Key); err != nil {
+			if err := r.scan(conn.QueryRow(ctx, b.alone.claim, cl.args()...), c.Key); err != nil {
 				return false, err
 			}
 			var done bool
@@ -89,16 +89,16 @@ func (b *Backend) repeat(ctx context.Context, what string, f func() (done bool, 
 
 // claiming is one claim on its way through several statements.
 type claiming struct {
-	b     *Backend
 	q     db
+	sql   *statements
 	c     backend.Claim
 	wait  string
 	moved bool // more than the first statement was needed
 }
 
-func newClaiming(b *Backend, q db, c backend.Claim) *claiming {
+func newClaiming(q db, sql *statements, c backend.Claim) *claiming {
 	c.Lease, c.Retention, c.Abandon = roundUp(c.Lease), roundUp(c.Retention), roundUp(c.Abandon)
-	return &claiming{b: b, q: q, c: c, wait: lockTimeout(c.Wait)}
+	return &claiming{q: q, sql: sql, c: c, wait: lockTimeout(c.Wait)}
 }
 
 // args are those of the claim and, up to the last ones, of the replace statement.
@@ -139,11 +139,9 @@ func (cl *claiming) settle(ctx context.Context, r reading) (got backend.Claimed,
 	// oneself: a write of one's own may be on its way.
 	cl.moved = true
 	if !out.Changed {
-		if err := r.scan(cl.q.QueryRow(ctx, cl.b.sql.lock, cl.wait, cl.c.Key.Tenant, cl.c.Key.Actor, cl.c.Key.Value), cl.c.Key); err != nil {
+		err := r.scan(cl.q.QueryRow(ctx, cl.sql.lock, cl.wait, cl.c.Key.Tenant, cl.c.Key.Actor, cl.c.Key.Value), cl.c.Key)
+		if err != nil || r.what == nothing {
 			return got, false, err
-		}
-		if r.what == nothing {
-			return got, false, nil
 		}
 		_, out = machine.Step(&r.record, machine.Claim{Claim: cl.c}, r.now)
 		return out.Claimed, !out.Changed, nil
@@ -159,11 +157,11 @@ func (cl *claiming) settle(ctx context.Context, r reading) (got backend.Claimed,
 func (cl *claiming) update(r backend.Record) string {
 	switch {
 	case r.Status == backend.Completed:
-		return cl.b.sql.replace
+		return cl.sql.replace
 	case r.ClaimID == cl.c.ID:
-		return cl.b.sql.extend
+		return cl.sql.extend
 	default:
-		return cl.b.sql.takeOver
+		return cl.sql.takeOver
 	}
 }
 
@@ -190,7 +188,7 @@ func (cl *claiming) acquired(ctx context.Context, before *backend.Record, at, no
 	if now.Sub(at) > late(cl.c.Lease) {
 		cl.moved = true
 		var u change
-		err := u.scan(cl.q.QueryRow(ctx, cl.b.sql.redraw, append(cl.holder(r.Token), micros(cl.c.Lease))...))
+		err := u.scan(cl.q.QueryRow(ctx, cl.sql.redraw, append(cl.holder(r.Token), micros(cl.c.Lease))...))
 		if err != nil || !u.done {
 			return got, false, err
 		}

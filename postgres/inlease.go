@@ -20,7 +20,7 @@ func (b *Backend) InLease(ctx context.Context, l backend.Lease, seq backend.Sequ
 	if seq < 1 {
 		return backend.Record{}, invalid(what, "the first sequence is 1")
 	}
-	w, r, err := b.begin(ctx, what, l.Key, b.sql.lockTx, []any{wait(ctx), l.Key.Tenant, l.Key.Actor, l.Key.Value})
+	w, r, err := b.begin(ctx, what, l.Key, b.within.lockFirst, []any{wait(ctx), l.Key.Tenant, l.Key.Actor, l.Key.Value})
 	defer w.end(ctx)
 	if err != nil {
 		return backend.Record{}, readError(ctx, what, err)
@@ -65,13 +65,13 @@ func (b *Backend) InLease(ctx context.Context, l backend.Lease, seq backend.Sequ
 func (b *Backend) store(l backend.Lease, seq backend.Sequence, s backend.Step) (m machine.Message, sql string, args []any, err error) {
 	if s.Response != nil {
 		c := backend.Completion{Sequence: seq, Response: *s.Response}
-		return machine.Complete{Lease: l, Completion: c}, b.sql.completeOrRaise, completeArgs(lockTimeout(holderWait), l, c), c.Validate(l, MaxValue)
+		return machine.Complete{Lease: l, Completion: c}, b.within.completeLast, completeArgs(lockTimeout(holderWait), l, c), c.Validate(l, MaxValue)
 	}
 	if s.Undo {
 		return nil, "", nil, invalid("step", "a step that is undone has no recovery point: return an error, or a response")
 	}
 	c := backend.Checkpoint{Sequence: seq, Point: s.Point, State: s.State}
-	return machine.Checkpoint{Lease: l, Checkpoint: c}, b.sql.checkpointOrRaise, checkpointArgs(lockTimeout(holderWait), l, c), c.Validate(l, MaxValue)
+	return machine.Checkpoint{Lease: l, Checkpoint: c}, b.within.checkpointLast, checkpointArgs(lockTimeout(holderWait), l, c), c.Validate(l, MaxValue)
 }
 
 // storeEnded stores the outcome of a step that ended its transaction.
@@ -80,9 +80,9 @@ func (b *Backend) storeEnded(ctx context.Context, w *work, l backend.Lease, seq 
 	if err != nil {
 		return err
 	}
-	sql := b.sql.checkpoint
+	sql := b.alone.checkpoint
 	if s.Response != nil {
-		sql = b.sql.complete
+		sql = b.alone.complete
 	}
 	return b.writeEnded(ctx, w, l.Key, m, sql, args)
 }

@@ -17,9 +17,10 @@ const MaxValue = 64 << 20
 // Backend keeps records in one table. It is safe for concurrent use and owns
 // nothing: the pool is the caller's to close.
 type Backend struct {
-	pool *pgxpool.Pool
-	cfg  config
-	sql  statements
+	pool   *pgxpool.Pool
+	cfg    config
+	alone  statements
+	within statements
 }
 
 var _ backend.Transactor[pgx.Tx] = (*Backend)(nil)
@@ -55,7 +56,8 @@ func New(pool *pgxpool.Pool, opts ...Option) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Backend{pool: pool, cfg: cfg, sql: newStatements(cfg.table.String())}, nil
+	name := cfg.table.String()
+	return &Backend{pool: pool, cfg: cfg, alone: alone(name), within: within(name)}, nil
 }
 
 func configure(opts []Option) (config, error) {

@@ -2,9 +2,7 @@ package postgres
 
 import (
 	"context"
-	"errors"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/backend"
@@ -13,11 +11,8 @@ import (
 
 // read gives the record as it stands, or nil.
 func (b *Backend) read(ctx context.Context, q db, k backend.Key, r *reading) (*backend.Record, error) {
-	err := r.scan(q.QueryRow(ctx, b.sql.get, k.Tenant, k.Actor, k.Value), k)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
+	err := r.scan(q.QueryRow(ctx, b.alone.get, k.Tenant, k.Actor, k.Value), k)
+	if err != nil || r.what == nothing {
 		return nil, err
 	}
 	r.record.LeaseLeft = machine.LeaseLeft(r.record, r.now)
@@ -58,7 +53,7 @@ func (b *Backend) Sweep(ctx context.Context, limit int) (n int, err error) {
 	}
 	err = b.withConn(ctx, what, func(conn *pgxpool.Conn) error {
 		return b.repeat(ctx, what, func() (bool, error) {
-			return true, conn.QueryRow(ctx, b.sql.sweep, limit).Scan(&n)
+			return true, conn.QueryRow(ctx, b.alone.sweep, limit).Scan(&n)
 		})
 	})
 	return n, err

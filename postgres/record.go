@@ -3,7 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
+	"errors"
 	"strings"
 	"time"
 
@@ -48,6 +48,10 @@ func (r *reading) scan(from pgx.Row, k backend.Key) error {
 		&rec.RecoveryPoint, &rec.State, &rec.Payload,
 		&rec.Response.Tombstone, &rec.Response.Status, &rec.Response.Header, &rec.Response.Body,
 		&lease, &retention, &abandon, &locked, &created, &updated, &completed, &expires)
+	if errors.Is(err, pgx.ErrNoRows) {
+		r.what = nothing
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -79,7 +83,12 @@ type change struct {
 func (c *change) scan(from pgx.Row) error {
 	var settings string
 	var at, now int64
-	if err := from.Scan(&c.done, &settings, &at, &now); err != nil {
+	err := from.Scan(&c.done, &settings, &at, &now)
+	if errors.Is(err, pgx.ErrNoRows) {
+		c.done = false
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	c.at, c.now = timeOf(at), timeOf(now)
@@ -88,13 +97,13 @@ func (c *change) scan(from pgx.Row) error {
 
 func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// formatID writes a claim id as a uuid; the zero one, which belongs to nobody, as
+// formatID writes a claim id for uuid, which takes it without hyphens; the zero one, which belongs to nobody, as
 // nothing.
 func formatID(id backend.ClaimID) string {
 	if id == (backend.ClaimID{}) {
 		return ""
 	}
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	return hex.EncodeToString(id[:])
 }
 
 func parseID(s string) (id backend.ClaimID, err error) {

@@ -9,24 +9,20 @@ import (
 	"github.com/idem-go/idem/backend"
 )
 
-// statements are the SQL of one table.
+// statements are the SQL of one table, for use on their own or within a
+// transaction.
 //
-// Each begins with "cfg", a row that sets how long the statement may wait for a
-// lock and reads the clock; it is evaluated before anything is locked, because all
-// else is joined to it. Each ends in exactly one row, which also puts lock_timeout
-// back: within a transaction of the caller's nothing is left behind. Parameters are
-// cast, because without a prepared statement the server has no other way to know
-// their types.
+// All that can wait for a lock is joined to "cfg", a row that says for how long
+// ($1) and reads the clock: it is evaluated before anything is locked. Parameters
+// are cast, because without a prepared statement the server has no other way to
+// know their types.
+//
+// Within a transaction the statements end in exactly one row, which also puts
+// lock_timeout back: nothing is left behind in a transaction of the caller's.
 type statements struct {
 	get   string
 	claim string // a row of its own, or the record that is there
 	lock  string // the record, locked
-
-	// The same as the first statement of a transaction whose effect follows. They
-	// also bound how long the server lets the session be idle in it: for as long
-	// as the lease.
-	claimTx string
-	lockTx  string
 
 	// Updates of a record that is as it was read, or nothing.
 	replace  string // an expired one
@@ -35,25 +31,35 @@ type statements struct {
 	redraw   string // one's own, just claimed but late
 
 	// Updates by its holder.
-	renew      string
+	renew      string // not within a transaction
 	checkpoint string
 	complete   string
-	release    string
+	release    string // not within a transaction
 
-	// The same as the last statement of a transaction: they raise division by
-	// zero instead of changing nothing, so that the COMMIT behind them fails too.
-	checkpointOrRaise string
-	completeOrRaise   string
+	sweep string // not within a transaction
 
-	sweep string
+	// The first statement of a transaction whose effect follows: claim and lock,
+	// and the server may let the session be idle for no longer than the lease.
+	claimFirst string
+	lockFirst  string
+
+	// The last statement before a COMMIT: they raise division by zero instead of
+	// changing nothing, so that the COMMIT behind them fails too.
+	checkpointLast string
+	completeLast   string
 }
 
-// cfg takes the wait as $1. The old value is read in a subquery of its own (OFFSET
-// 0 keeps it apart) so that it is read before it is set. A server that
-// does not wait for its disk on COMMIT is told to do so for this transaction.
-const cfg = `cfg AS MATERIALIZED (
-  SELECT before.lock_timeout, clock_timestamp() AS at, set_config('lock_timeout', $1::text, true) AS wait,
-         CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END AS sync
+// A server that does not wait for its disk on COMMIT is told to do so for this
+// transaction.
+const settings = `clock_timestamp() AS at, set_config('lock_timeout', $1::text, true) AS wait,
+         CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END AS sync`
+
+const cfgAlone = `cfg AS MATERIALIZED (SELECT ` + settings + `)`
+
+// The old value is read in a subquery of its own (OFFSET 0 keeps it apart), so that
+// it is read before it is set.
+const cfgWithin = `cfg AS MATERIALIZED (
+  SELECT before.lock_timeout, ` + settings + `
   FROM (SELECT current_setting('lock_timeout') AS lock_timeout OFFSET 0) before
 )`
 
@@ -68,19 +74,19 @@ func idle(us string) string {
 // byKey takes the key as $2 to $4.
 const byKey = `r.tenant = $2::text AND r.actor = $3::text AND r.key = $4::text`
 
-// us reads an instant as microseconds since 1970, exactly and whatever DateStyle and
-// TimeZone are; NULL is 0.
+// us reads an instant as microseconds since 1970, whatever DateStyle and TimeZone
+// are; NULL is 0. A double holds them exactly until 2106.
 func us(expr string) string {
-	return "coalesce((extract(epoch FROM " + expr + ") * 1000000)::bigint, 0)"
+	return "coalesce((date_part('epoch', " + expr + ") * 1000000)::bigint, 0)"
 }
 
 // after adds the microseconds of a parameter or column to an instant.
 func after(at, us string) string { return at + " + " + us + " * interval '1 microsecond'" }
 
-// columns of a record as scan reads them, of the row called alias.
+// columns of a record as reading.scan takes them, of the row called alias.
 func columns(alias string) string {
 	var s []string
-	for _, c := range []struct{ name, empty string }{
+	for _, c := range []struct{ name, null string }{
 		{"operation", "''"}, {"method", "''"}, {"path", "''"}, {"fingerprint_version", "''"}, {"fingerprint", ""},
 		{"status", "''"}, {"claim_id::text", "''"}, {"token", "0"}, {"sequence", "0"}, {"attempt", "0"},
 		{"recovery_point", "''"}, {"state", ""}, {"payload", ""},
@@ -88,8 +94,8 @@ func columns(alias string) string {
 		{"lease_us", "0"}, {"retention_us", "0"}, {"abandon_us", "0"},
 	} {
 		e := alias + "." + c.name
-		if c.empty != "" {
-			e = "coalesce(" + e + ", " + c.empty + ")"
+		if c.null != "" {
+			e = "coalesce(" + e + ", " + c.null + ")"
 		}
 		s = append(s, e)
 	}
@@ -99,62 +105,100 @@ func columns(alias string) string {
 	return strings.Join(s, ", ")
 }
 
-func newStatements(table string) statements {
-	s := statements{
-		get: `SELECT 'seen', '', 0::bigint, ` + us("clock_timestamp()") + `, ` + columns("r") + ` FROM ` + table + ` r
-WHERE r.tenant = $1::text AND r.actor = $2::text AND r.key = $3::text`,
-	}
-
-	claim := func(settings string) string {
-		// A record that is there is answered from the plain read: the insert is not
-		// tried, so that nothing is locked and nothing written. Both read one snapshot; a
-		// record that appears between it and the insert shows as neither.
-		return `WITH ` + cfg + `,
-seen AS (SELECT * FROM ` + table + ` r WHERE ` + byKey + `),
-ins AS (
-  INSERT INTO ` + table + ` (tenant, actor, key, claim_id, operation, method, path, fingerprint_version, fingerprint, payload,
+// insert is the new record of a claim, from the row cfg.
+func insert(table string) string {
+	return `INSERT INTO ` + table + ` (tenant, actor, key, claim_id, operation, method, path, fingerprint_version, fingerprint, payload,
     lease_us, retention_us, abandon_us, status, token, locked_until, created_at, updated_at, expires_at)
   SELECT $2::text, $3::text, $4::text, $5::uuid, $6::text, $7::text, $8::text, $9::text, $10::bytea, $11::bytea,
     $12::bigint, $13::bigint, $14::bigint, 'started', ` + us("cfg.at") + `, ` + after("cfg.at", "$12::bigint") + `, cfg.at, cfg.at,
     ` + after("cfg.at", "($12::bigint + $13::bigint)") + `
   FROM cfg WHERE NOT EXISTS (SELECT FROM seen)
   ON CONFLICT DO NOTHING
-  RETURNING true AS ok
-)
-SELECT CASE WHEN ins.ok THEN 'inserted' WHEN seen.token IS NOT NULL THEN 'seen' ELSE '' END,
-  ` + settings + `, ` + us("cfg.at") + `, ` + us("clock_timestamp()") + `, ` + columns("seen") + `
+  RETURNING true AS ok, created_at AS at`
+}
+
+const found = `CASE WHEN ins.ok THEN 'inserted' WHEN seen.token IS NOT NULL THEN 'seen' ELSE '' END`
+
+// alone gives the statements that are transactions of their own.
+func alone(table string) statements {
+	now := us("clock_timestamp()")
+	s := statements{
+		get: `SELECT 'seen', '', 0::bigint, ` + now + `, ` + columns("r") + ` FROM ` + table + ` r
+WHERE r.tenant = $1::text AND r.actor = $2::text AND r.key = $3::text`,
+
+		// A record that is there is answered from the plain read: the insert is not
+		// tried, so that nothing is locked and nothing written. Both halves read one
+		// snapshot; a record that appears between it and the insert is in neither.
+		claim: `WITH seen AS MATERIALIZED (SELECT * FROM ` + table + ` r WHERE ` + byKey + `),
+` + cfgAlone + `,
+ins AS (` + insert(table) + `)
+SELECT ` + found + `, '', ` + us("ins.at") + `, ` + now + `, ` + columns("seen") + `
+FROM (SELECT) one LEFT JOIN seen ON true LEFT JOIN ins ON true`,
+
+		// The record is joined outside: what is selected together with FOR UPDATE
+		// is evaluated before the lock is there.
+		lock: `WITH ` + cfgAlone + `,
+held AS (SELECT r.* FROM cfg, ` + table + ` r WHERE ` + byKey + ` AND cfg.at IS NOT NULL FOR UPDATE OF r)
+SELECT 'seen', '', 0::bigint, ` + now + `, ` + columns("held") + ` FROM held`,
+	}
+	s.updates(table, func(set, where string) string {
+		return `WITH ` + cfgAlone + `
+UPDATE ` + table + ` r SET ` + set + `
+FROM cfg WHERE ` + byKey + ` AND ` + where + `
+RETURNING true, '', ` + us("cfg.at") + `, ` + now
+	})
+	const running = mine + ` AND r.status = 'started'`
+	s.release = `WITH ` + cfgAlone + `,
+gone AS (DELETE FROM ` + table + ` r USING cfg WHERE ` + byKey + ` AND ` + running + ` AND r.recovery_point = '' RETURNING 1),
+kept AS (UPDATE ` + table + ` r SET claim_id = NULL, locked_until = cfg.at, updated_at = cfg.at
+  FROM cfg WHERE ` + byKey + ` AND ` + running + ` AND r.recovery_point <> '' RETURNING 1)
+SELECT EXISTS (SELECT FROM gone) OR EXISTS (SELECT FROM kept), '', 0::bigint, 0::bigint`
+	s.sweep = sweep(table)
+	return s
+}
+
+// within gives the statements for a transaction that goes on.
+func within(table string) statements {
+	times := us("cfg.at") + `, ` + us("clock_timestamp()")
+	claim := func(settings string) string {
+		return `WITH ` + cfgWithin + `,
+seen AS MATERIALIZED (SELECT * FROM ` + table + ` r WHERE ` + byKey + `),
+ins AS (` + insert(table) + `)
+SELECT ` + found + `, ` + settings + `, ` + times + `, ` + columns("seen") + `
 FROM cfg LEFT JOIN seen ON true LEFT JOIN ins ON true`
 	}
-	s.claim, s.claimTx = claim(putBack), claim(idle("$12::bigint"))
-
 	lock := func(settings string) string {
-		// The rows are joined outside: what is selected together with FOR UPDATE is
-		// evaluated before the lock is there.
-		return `WITH ` + cfg + `,
+		return `WITH ` + cfgWithin + `,
 held AS (SELECT r.* FROM cfg, ` + table + ` r WHERE ` + byKey + ` AND cfg.at IS NOT NULL FOR UPDATE OF r)
-SELECT CASE WHEN held.token IS NOT NULL THEN 'seen' ELSE '' END,
-  ` + settings + `, ` + us("cfg.at") + `, ` + us("clock_timestamp()") + `, ` + columns("held") + `
+SELECT CASE WHEN held.token IS NOT NULL THEN 'seen' ELSE '' END, ` + settings + `, ` + times + `, ` + columns("held") + `
 FROM cfg LEFT JOIN held ON true`
 	}
-	s.lock, s.lockTx = lock(putBack), lock(idle("coalesce(held.lease_us, 0)"))
+	update := func(done string) func(set, where string) string {
+		return func(set, where string) string {
+			return `WITH ` + cfgWithin + `,
+u AS (UPDATE ` + table + ` r SET ` + set + ` FROM cfg WHERE ` + byKey + ` AND ` + where + ` RETURNING true AS ok)
+SELECT ` + done + `, ` + putBack + `, ` + times + ` FROM cfg LEFT JOIN u ON true`
+		}
+	}
+	s := statements{get: alone(table).get, claim: claim(putBack), lock: lock(putBack)}
+	s.updates(table, update(`coalesce(u.ok, false)`))
+	var last statements
+	last.updates(table, update(`1 / (CASE WHEN u.ok THEN 1 ELSE 0 END) = 1`))
+	s.claimFirst, s.lockFirst = claim(idle("$12::bigint")), lock(idle("coalesce(held.lease_us, 0)"))
+	s.checkpointLast, s.completeLast = last.checkpoint, last.complete
+	return s
+}
 
-	update := func(set, where string) string {
-		return `u AS (UPDATE ` + table + ` r SET ` + set + ` FROM cfg WHERE ` + byKey + ` AND ` + where + ` RETURNING true AS ok)`
-	}
-	const answer = `, ` + putBack + `, `
-	now := us("cfg.at") + `, ` + us("clock_timestamp()") + ` FROM cfg LEFT JOIN u ON true`
-	orNothing := func(u string) string {
-		return `WITH ` + cfg + `, ` + u + ` SELECT coalesce(u.ok, false)` + answer + now
-	}
-	orRaise := func(u string) string {
-		return `WITH ` + cfg + `, ` + u + ` SELECT 1 / (CASE WHEN u.ok THEN 1 ELSE 0 END) = 1` + answer + now
-	}
+// mine is the guard of a holder's writes.
+const mine = `r.claim_id = $5::uuid AND r.token = $6::bigint`
 
+// updates sets the guarded updates, each made by form from what it sets and where.
+func (s *statements) updates(table string, form func(set, where string) string) {
 	// A token is drawn where the row is updated: after a wait for another change the
 	// server evaluates this again with the row as it is then.
 	token := `token = greatest(r.token + 1, ` + us("cfg.at") + `)`
 
-	s.replace = orNothing(update(token+`, claim_id = $5::uuid, operation = $6::text, method = $7::text, path = $8::text,
+	s.replace = form(token+`, claim_id = $5::uuid, operation = $6::text, method = $7::text, path = $8::text,
 fingerprint_version = $9::text, fingerprint = $10::bytea, payload = $11::bytea,
 lease_us = $12::bigint, retention_us = $13::bigint, abandon_us = $14::bigint,
 status = 'started', sequence = 0, attempt = 1, recovery_point = '', state = NULL,
@@ -162,44 +206,37 @@ tombstone = '', response_status = NULL, response_header = NULL, response_body = 
 locked_until = `+after("cfg.at", "$12::bigint")+`, created_at = cfg.at, updated_at = cfg.at,
 expires_at = `+after("cfg.at", "($12::bigint + $13::bigint)"),
 		`r.status = 'completed' AND r.token = $15::bigint AND r.tombstone <> '`+string(backend.Abandoned)+`'
-AND `+after("r.completed_at", "r.retention_us")+` <= cfg.at`))
+AND `+after("r.completed_at", "r.retention_us")+` <= cfg.at`)
 
-	s.takeOver = orNothing(update(token+`, claim_id = $5::uuid, lease_us = $6::bigint, retention_us = $7::bigint, abandon_us = $8::bigint,
+	s.takeOver = form(token+`, claim_id = $5::uuid, lease_us = $6::bigint, retention_us = $7::bigint, abandon_us = $8::bigint,
 sequence = 0, attempt = r.attempt + 1, locked_until = `+after("cfg.at", "$6::bigint")+`, updated_at = cfg.at`,
 		`r.status = 'started' AND r.claim_id IS NOT DISTINCT FROM nullif($9::text, '')::uuid AND r.token = $10::bigint
-AND r.sequence = $11::bigint AND r.locked_until <= cfg.at`))
+AND r.sequence = $11::bigint AND r.locked_until <= cfg.at`)
 
-	const mine = `r.claim_id = $5::uuid AND r.token = $6::bigint`
 	const running = mine + ` AND r.status = 'started'`
-
 	lease := `locked_until = ` + after("cfg.at", "$7::bigint") + `, updated_at = cfg.at`
-	s.extend = orNothing(update(lease, running+` AND r.locked_until <= cfg.at`))
-	s.redraw = orNothing(update(token+`, `+lease, running))
-	s.renew = orNothing(update(lease, running+` AND r.locked_until < `+after("cfg.at", "$7::bigint")))
+	s.extend = form(lease, running+` AND r.locked_until <= cfg.at`)
+	s.redraw = form(token+`, `+lease, running)
+	s.renew = form(lease, running+` AND r.locked_until < `+after("cfg.at", "$7::bigint"))
 
-	checkpoint := update(`sequence = $7::bigint, recovery_point = $8::text, state = $9::bytea, updated_at = cfg.at`,
+	s.checkpoint = form(`sequence = $7::bigint, recovery_point = $8::text, state = $9::bytea, updated_at = cfg.at`,
 		running+` AND r.sequence < $7::bigint`)
-	s.checkpoint, s.checkpointOrRaise = orNothing(checkpoint), orRaise(checkpoint)
 
 	// expires_at was fixed at the claim, with the lease as slack. Only a completion
 	// later than that moves it, which costs this update its place on the page.
-	complete := update(`status = 'completed', sequence = $7::bigint, tombstone = $8::text, response_status = $9::integer,
+	s.complete = form(`status = 'completed', sequence = $7::bigint, tombstone = $8::text, response_status = $9::integer,
 response_header = $10::bytea, response_body = $11::bytea, state = NULL, payload = NULL, locked_until = NULL,
 completed_at = cfg.at, updated_at = cfg.at, expires_at = greatest(r.expires_at, `+after("cfg.at", "r.retention_us")+`)`,
 		running+` AND r.sequence < $7::bigint`)
-	s.complete, s.completeOrRaise = orNothing(complete), orRaise(complete)
+}
 
-	s.release = orNothing(`del AS (DELETE FROM ` + table + ` r USING cfg WHERE ` + byKey + ` AND ` + running + ` AND r.recovery_point = '' RETURNING true AS ok),
-upd AS (UPDATE ` + table + ` r SET claim_id = NULL, locked_until = cfg.at, updated_at = cfg.at
-  FROM cfg WHERE ` + byKey + ` AND ` + running + ` AND r.recovery_point <> '' RETURNING true AS ok),
-u AS (SELECT ok FROM del UNION ALL SELECT ok FROM upd)`)
-
-	// DELETE has no LIMIT. Rows that somebody holds are left to the next sweep. A
-	// row that may not be deleted gets a later expires_at, or a batch of them would
-	// come up first for ever.
-	s.sweep = `WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS at),
+// sweep takes the most rows to look at as $1. DELETE has no LIMIT. Rows that somebody
+// holds are left to the next sweep. A row that may not be deleted gets a later
+// expires_at, or a batch of them would come up first for ever.
+func sweep(table string) string {
+	return `WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS at),
 due AS MATERIALIZED (
-  SELECT r.ctid, r.status = 'started' AS started, r.recovery_point <> '' AS resumable,
+  SELECT r.ctid, r.status = 'started' AND r.recovery_point <> '' AS resumable,
     CASE WHEN r.tombstone = '` + string(backend.Abandoned) + `' THEN NULL
     WHEN r.status = 'completed' THEN ` + after("r.completed_at", "r.retention_us") + `
     ELSE greatest(` + after("r.updated_at", "r.abandon_us") + `, r.locked_until) END AS at
@@ -208,7 +245,7 @@ due AS MATERIALIZED (
 ),
 gone AS (
   DELETE FROM ` + table + ` r USING due, clock
-  WHERE r.ctid = due.ctid AND due.at <= clock.at AND NOT (due.started AND due.resumable) RETURNING 1
+  WHERE r.ctid = due.ctid AND due.at <= clock.at AND NOT due.resumable RETURNING 1
 ),
 later AS (
   UPDATE ` + table + ` r SET expires_at = due.at FROM due, clock
@@ -217,10 +254,9 @@ later AS (
 abandoned AS (
   UPDATE ` + table + ` r SET status = 'completed', tombstone = '` + string(backend.Abandoned) + `', response_status = NULL,
     response_header = NULL, response_body = NULL, locked_until = NULL, completed_at = clock.at, updated_at = clock.at, expires_at = NULL
-  FROM due, clock WHERE r.ctid = due.ctid AND due.at <= clock.at AND due.started AND due.resumable RETURNING 1
+  FROM due, clock WHERE r.ctid = due.ctid AND due.at <= clock.at AND due.resumable RETURNING 1
 )
 SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM later) + (SELECT count(*) FROM abandoned)`
-	return s
 }
 
 // minWait is the shortest wait for a lock: an ordinary COMMIT of somebody else

@@ -44,8 +44,8 @@ func (b *Backend) Transact(ctx context.Context, c backend.Claim, effect func(ctx
 // beginClaim begins a transaction and claims in it. The work has to be ended, also
 // after an error.
 func (b *Backend) beginClaim(ctx context.Context, what string, c backend.Claim) (*work, backend.Claimed, error) {
-	cl := newClaiming(b, nil, c)
-	w, r, err := b.begin(ctx, what, c.Key, b.sql.claimTx, cl.args())
+	cl := newClaiming(nil, &b.within, c)
+	w, r, err := b.begin(ctx, what, c.Key, b.within.claimFirst, cl.args())
 	if err != nil {
 		return w, backend.Claimed{}, err
 	}
@@ -66,7 +66,7 @@ func (cl *claiming) finish(ctx context.Context, r reading) (backend.Claimed, err
 		}
 		cl.moved = true
 		r = reading{}
-		if err := r.scan(cl.q.QueryRow(ctx, cl.b.sql.claim, cl.args()...), cl.c.Key); err != nil {
+		if err := r.scan(cl.q.QueryRow(ctx, cl.sql.claim, cl.args()...), cl.c.Key); err != nil {
 			return got, err
 		}
 	}
@@ -89,7 +89,7 @@ func (b *Backend) transact(ctx context.Context, w *work, got backend.Claimed, ef
 			done.Response = backend.Response{Tombstone: backend.NotStored}
 		}
 		return backend.Claimed{}, w.errEnded(err, b.writeEnded(ctx, w, l.Key, machine.Complete{Lease: l, Completion: done},
-			b.sql.complete, completeArgs(lockTimeout(holderWait), l, done)))
+			b.alone.complete, completeArgs(lockTimeout(holderWait), l, done)))
 	}
 	if err != nil {
 		return backend.Claimed{}, err
@@ -97,7 +97,7 @@ func (b *Backend) transact(ctx context.Context, w *work, got backend.Claimed, ef
 	if err := done.Validate(l, MaxValue); err != nil {
 		return backend.Claimed{}, err
 	}
-	u, err := w.commit(ctx, rec.Lease, eff.Undo, b.sql.completeOrRaise, completeArgs(lockTimeout(holderWait), l, done))
+	u, err := w.commit(ctx, rec.Lease, eff.Undo, b.within.completeLast, completeArgs(lockTimeout(holderWait), l, done))
 	if err != nil {
 		return backend.Claimed{}, err
 	}

@@ -22,7 +22,7 @@ func (b *Backend) Renew(ctx context.Context, l backend.Lease, ttl time.Duration)
 	}
 	ttl = roundUp(ttl)
 	return b.write(ctx, "renew", l.Key, machine.Renew{Lease: l, TTL: ttl},
-		b.sql.renew, append(holder(wait(ctx), l), micros(ttl)))
+		b.alone.renew, append(holder(wait(ctx), l), micros(ttl)))
 }
 
 // Checkpoint implements backend.Backend.
@@ -31,7 +31,7 @@ func (b *Backend) Checkpoint(ctx context.Context, l backend.Lease, c backend.Che
 		return err
 	}
 	return b.write(ctx, "checkpoint", l.Key, machine.Checkpoint{Lease: l, Checkpoint: c},
-		b.sql.checkpoint, checkpointArgs(wait(ctx), l, c))
+		b.alone.checkpoint, checkpointArgs(wait(ctx), l, c))
 }
 
 func checkpointArgs(wait string, l backend.Lease, c backend.Checkpoint) []any {
@@ -44,7 +44,7 @@ func (b *Backend) Complete(ctx context.Context, l backend.Lease, c backend.Compl
 		return err
 	}
 	return b.write(ctx, "complete", l.Key, machine.Complete{Lease: l, Completion: c},
-		b.sql.complete, completeArgs(wait(ctx), l, c))
+		b.alone.complete, completeArgs(wait(ctx), l, c))
 }
 
 func completeArgs(wait string, l backend.Lease, c backend.Completion) []any {
@@ -56,7 +56,7 @@ func (b *Backend) Release(ctx context.Context, l backend.Lease) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
-	return b.write(ctx, "release", l.Key, machine.Release{Lease: l}, b.sql.release, holder(wait(ctx), l))
+	return b.write(ctx, "release", l.Key, machine.Release{Lease: l}, b.alone.release, holder(wait(ctx), l))
 }
 
 // wait is holderWait, or less if the caller has less time.
