@@ -12,4 +12,4 @@ func killLeftovers(string) {}
 
 func startLocalPostgres([]string) (instance, access, error) { return nil, access{}, errNoLocal }
 
-func startPgBouncer(*PostgresServer) (instance, string, error) { return nil, "", errNoLocal }
+func startPgBouncer(*PostgresServer) (instance, error) { return nil, errNoLocal }

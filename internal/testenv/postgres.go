@@ -97,10 +97,11 @@ func (a access) url(addr, database string) *url.URL {
 
 // ask returns what tells that a server at addr answers queries.
 func (a access) ask(addr string) func(context.Context) error {
-	target := a.url(addr, "postgres").String()
-	return func(ctx context.Context) error {
-		return execute(ctx, target, "SELECT 1")
-	}
+	return asks(a.url(addr, "postgres").String())
+}
+
+func asks(target string) func(context.Context) error {
+	return func(ctx context.Context) error { return execute(ctx, target, "SELECT 1") }
 }
 
 const postgresStart = 60 * time.Second // a slow disk; usually under two seconds

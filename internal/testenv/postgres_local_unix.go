@@ -65,19 +65,13 @@ func startLocalPostgres(settings []string) (instance, access, error) {
 const postgresUser = "postgres"
 
 func initdb(bin, dir string, acc access) error {
-	// The file is made by root and read by the server's user.
 	secret := filepath.Join(dir, "password")
-	if err := os.WriteFile(secret, []byte(acc.password), 0o600); err != nil {
+	if err := writeFor(postgresUser, secret, acc.password); err != nil {
 		return err
 	}
 	cred, err := credential(postgresUser)
 	if err != nil {
 		return err
-	}
-	if cred != nil {
-		if err := os.Chown(secret, int(cred.Uid), int(cred.Gid)); err != nil {
-			return err
-		}
 	}
 	cmd := exec.Command(filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", acc.user,
 		"--auth=scram-sha-256", "--pwfile="+secret, "--encoding=UTF8", "--locale=C", "--no-sync")

@@ -125,3 +125,24 @@ func TestPostgresPauseAndResume(t *testing.T) {
 		t.Errorf("Exec after Resume = %v, want nil", err)
 	}
 }
+
+func TestPgBouncerPoolsTransactions(t *testing.T) {
+	t.Parallel()
+	srv := Postgres(t)
+	url := PgBouncer(t, srv)
+	a, b := connect(t, url), connect(t, url)
+	mustExec(t, a, "CREATE TABLE t (n int)")
+	simple := func(conn *pgx.Conn) (pid int) {
+		t.Helper()
+		if err := conn.QueryRow(t.Context(), "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	if one, two := simple(a), simple(b); one != two {
+		t.Errorf("two clients in turn run on backends %d and %d, want one: no transaction mode", one, two)
+	}
+	if n := count(t, connect(t, srv.URL), "SELECT count(*) FROM pg_tables WHERE tablename = 't'"); n != 1 {
+		t.Errorf("tables made through PgBouncer = %d, want 1", n)
+	}
+}

@@ -229,10 +229,14 @@ func killLeftovers(dir string) {
 		if err != nil {
 			continue
 		}
+		data, err := filepath.EvalSymlinks(filepath.Dir(file))
+		if err != nil {
+			continue
+		}
 		first, _, _ := strings.Cut(string(text), "\n")
 		pid, err := strconv.Atoi(first)
 		// The number may be another process's by now.
-		if err != nil || pid <= 1 || workingDir(pid) != filepath.Dir(file) {
+		if err != nil || pid <= 1 || workingDir(pid) != data {
 			continue
 		}
 		for _, child := range childrenOf(pid) {

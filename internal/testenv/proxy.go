@@ -187,6 +187,16 @@ func (l *link) cut() {
 	_ = l.server.Close()
 }
 
+// cutFor cuts as a rule wants. Whoever sees the connection closed finds the rule
+// counted, and whoever sees it fired finds the connection closed.
+func (l *link) cutFor(r *Armed) {
+	first := r.tally()
+	l.cut()
+	if first {
+		close(r.fired)
+	}
+}
+
 func (l *link) swallow() { l.hole.Do(func() { close(l.swallowed) }) }
 
 func (l *link) isSwallowed() bool {
@@ -232,8 +242,7 @@ func (l *link) finish(dir Direction) {
 	cutOn := l.cutOn
 	l.mu.Unlock()
 	if cutOn != nil && dir == ToClient { // the server left without an answer
-		l.cut()
-		cutOn.fire()
+		l.cutFor(cutOn)
 		return
 	}
 	if dir == ToServer {
@@ -315,8 +324,7 @@ func (l *link) forward(dir Direction, pending []byte, dst net.Conn) (rest []byte
 func (l *link) act(r *Armed, dir Direction, unit []byte, dst net.Conn) bool {
 	switch r.rule.Do {
 	case CutBefore:
-		l.cut()
-		r.fire()
+		l.cutFor(r)
 		return false
 	case CutAfter:
 		if dir == ToServer {
@@ -326,8 +334,7 @@ func (l *link) act(r *Armed, dir Direction, unit []byte, dst net.Conn) bool {
 		}
 		_, err := dst.Write(unit)
 		if dir == ToClient {
-			l.cut()
-			r.fire()
+			l.cutFor(r)
 			return false
 		}
 		return err == nil
@@ -365,8 +372,7 @@ func (l *link) replyDropped(dir Direction, u Unit) (dropped, ended bool) {
 	if !u.ends {
 		return true, false
 	}
-	l.cut()
-	r.fire()
+	l.cutFor(r)
 	return true, true
 }
 

@@ -169,12 +169,17 @@ func (a *Armed) Remove() {
 }
 
 func (a *Armed) fire() {
+	if a.tally() {
+		close(a.fired)
+	}
+}
+
+// tally counts, and tells whether it was the first time.
+func (a *Armed) tally() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.count++
-	if a.count == 1 {
-		close(a.fired)
-	}
+	return a.count == 1
 }
 
 // drop wants p.mu held.
