@@ -139,6 +139,7 @@ func TestProxyDelaysAStatement(t *testing.T) {
 	t.Parallel()
 	direct, conn, p := throughProxy(t)
 	arm := p.Add(Rule{On: ToServer, Match: Runs("insert"), Do: Hold})
+	lost := p.Add(Rule{On: ToServer, Match: Cancels(), Do: BlackHole, Sticky: true})
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 1)
 	go func() {
@@ -153,6 +154,7 @@ func TestProxyDelaysAStatement(t *testing.T) {
 	if got := count(t, direct, "SELECT count(*) FROM t"); got != 0 {
 		t.Fatalf("rows while the statement is held = %d, want 0", got)
 	}
+	wantFired(t, lost)
 	arm.Release()
 	for deadline := time.Now().Add(5 * time.Second); count(t, direct, "SELECT count(*) FROM t") != 1; {
 		if time.Now().After(deadline) {
@@ -165,6 +167,7 @@ func TestProxyBlackHolesAStatement(t *testing.T) {
 	t.Parallel()
 	direct, conn, p := throughProxy(t)
 	arm := p.Add(Rule{On: ToServer, Match: Runs("commit"), Do: BlackHole})
+	p.Add(Rule{On: ToServer, Match: Cancels(), Do: BlackHole, Sticky: true})
 	tx, err := conn.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

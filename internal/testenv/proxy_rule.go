@@ -63,8 +63,9 @@ type Unit struct {
 	// Data is the unit as it travels. Not to be kept.
 	Data []byte
 
-	begins bool // begins a round trip
-	ends   bool // the last unit of the server's answer
+	begins  bool // begins a round trip
+	ends    bool // the last unit of the server's answer
+	cancels bool
 }
 
 func (u Unit) runs() bool { return u.Type == 'Q' || u.Type == 'E' }
@@ -90,6 +91,13 @@ func Runs(text string) Match {
 // Type matches PostgreSQL messages of a type, 'C' for CommandComplete, say.
 func Type(b byte) Match {
 	return func(u Unit) bool { return u.Type == b }
+}
+
+// Cancels matches PostgreSQL's CancelRequest, which comes on a connection of its
+// own: pgx sends one when a context ends, and it gets past a rule that holds or
+// swallows the statement.
+func Cancels() Match {
+	return func(u Unit) bool { return u.cancels }
 }
 
 // All matches what every one of them matches.

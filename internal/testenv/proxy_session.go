@@ -85,15 +85,17 @@ func (s *postgresSession) startup(pending []byte) (Unit, int) {
 	if n > len(pending) {
 		return Unit{}, 0
 	}
+	u := Unit{Data: pending[:n]}
 	switch binary.BigEndian.Uint32(pending[4:]) {
 	case cancelRequest:
+		u.cancels = true
 		s.opaque = true
 	case sslRequest, gssRequest:
 		s.asked = true
 	default:
 		s.started = true
 	}
-	return Unit{Data: pending[:n]}, n
+	return u, n
 }
 
 func (s *postgresSession) fromClient(u *Unit) {
