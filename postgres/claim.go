@@ -93,7 +93,8 @@ type claiming struct {
 	sql   *statements
 	c     backend.Claim
 	wait  string
-	moved bool // more than the first statement was needed
+	moved bool      // more than the first statement was needed
+	sent  time.Time // before the latest of them
 }
 
 func newClaiming(q db, sql *statements, c backend.Claim) *claiming {
@@ -137,7 +138,7 @@ func (cl *claiming) settle(ctx context.Context, r reading) (got backend.Claimed,
 	}
 	// A plain read may say that somebody else has the key, but not that one has it
 	// oneself: a write of one's own may be on its way.
-	cl.moved = true
+	cl.moved, cl.sent = true, time.Now()
 	if !out.Changed {
 		err := r.scan(cl.q.QueryRow(ctx, cl.sql.lock, cl.wait, cl.c.Key.Tenant, cl.c.Key.Actor, cl.c.Key.Value), cl.c.Key)
 		if err != nil || r.what == nothing {
@@ -186,7 +187,7 @@ func (cl *claiming) updateArgs(r backend.Record) []any {
 func (cl *claiming) acquired(ctx context.Context, before *backend.Record, at, now time.Time) (got backend.Claimed, done bool, err error) {
 	r, _ := machine.Step(before, machine.Claim{Claim: cl.c}, at)
 	if now.Sub(at) > late(cl.c.Lease) {
-		cl.moved = true
+		cl.moved, cl.sent = true, time.Now()
 		var u change
 		err := u.scan(cl.q.QueryRow(ctx, cl.sql.redraw, append(cl.holder(r.Token), micros(cl.c.Lease))...))
 		if err != nil || !u.done {

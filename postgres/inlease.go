@@ -25,6 +25,7 @@ func (b *Backend) InLease(ctx context.Context, l backend.Lease, seq backend.Sequ
 	if err != nil {
 		return backend.Record{}, readError(ctx, what, err)
 	}
+	w.sent = w.sent.Add(r.now.Sub(r.at)) // it may have waited for the lock
 	rec := r.record
 	rec.LeaseLeft = machine.LeaseLeft(rec, r.now)
 	switch {

@@ -92,3 +92,14 @@ func acquire(t testing.TB, b backend.Backend, c backend.Claim) backend.Record {
 	}
 	return got.Record
 }
+
+// privately is a backend on a server that nobody else uses.
+func privately(t testing.TB, settings ...string) (*postgres.Backend, *pgxpool.Pool) {
+	t.Helper()
+	srv := testenv.PostgresPrivate(t, settings...)
+	pool := open(t, srv.URL)
+	if err := postgres.Migrate(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	return newBackend(t, pool), pool
+}

@@ -65,10 +65,11 @@ const cfgWithin = `cfg AS MATERIALIZED (
 
 const putBack = `set_config('lock_timeout', cfg.lock_timeout, true)`
 
-// idle is putBack with a limit of idleness besides, in microseconds. Settings of
-// the server end at 2^31-1 ms.
+// idle is putBack with a limit of idleness besides, in microseconds: at least
+// 100 ms, which is what a busy machine may need from one statement to the next, and
+// at most what a setting can hold.
 func idle(us string) string {
-	return putBack + ` || set_config('idle_in_transaction_session_timeout', least((` + us + ` + 999) / 1000, 2147483647)::text, true)`
+	return putBack + ` || set_config('idle_in_transaction_session_timeout', least(greatest(100, (` + us + ` + 999) / 1000), 2147483647)::text, true)`
 }
 
 // byKey takes the key as $2 to $4.

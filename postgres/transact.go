@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -51,6 +52,9 @@ func (b *Backend) beginClaim(ctx context.Context, what string, c backend.Claim) 
 	}
 	cl.q = w.tx
 	got, err := cl.finish(ctx, r)
+	if cl.moved {
+		w.sent = cl.sent
+	}
 	if err == nil && got.Acquired && cl.moved {
 		err = w.mark(ctx)
 	}
@@ -64,7 +68,7 @@ func (cl *claiming) finish(ctx context.Context, r reading) (backend.Claimed, err
 		if err != nil || done {
 			return got, err
 		}
-		cl.moved = true
+		cl.moved, cl.sent = true, time.Now()
 		r = reading{}
 		if err := r.scan(cl.q.QueryRow(ctx, cl.sql.claim, cl.args()...), cl.c.Key); err != nil {
 			return got, err

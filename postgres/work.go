@@ -26,7 +26,7 @@ type work struct {
 	conn *pgxpool.Conn
 	tx   pgx.Tx
 	open atomic.Bool // for the effect
-	sent time.Time   // before BEGIN
+	sent time.Time   // before the statement that made the record ours
 }
 
 // begin sends BEGIN, a statement that reads the record and a savepoint in one
