@@ -1,0 +1,135 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/backend"
+)
+
+// handler leads requests through the middleware, on either path.
+type handler struct {
+	cfg  *config
+	pass http.Handler // for requests that are not protected; nil: there are none
+	next func(http.ResponseWriter, *http.Request, *attempt)
+	run  func(context.Context, idem.Request, *exchange) (idem.Result[idem.Response], error)
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !slices.Contains(h.cfg.methods, r.Method) {
+		if h.pass == nil {
+			w.Header()["Allow"] = []string{strings.Join(h.cfg.methods, ", ")}
+			writeProblem(w, methodNotAllowed)
+			return
+		}
+		h.pass.ServeHTTP(w, r)
+		return
+	}
+	key, err := h.cfg.syntax.Parse(r.Header[h.cfg.header])
+	if h.cfg.optional && h.pass != nil && errors.Is(err, ErrKeyMissing) {
+		h.pass.ServeHTTP(w, r)
+		return
+	}
+	x := &exchange{h: h, w: w, r: r}
+	var res idem.Result[idem.Response]
+	if err == nil {
+		res, err = x.run(key)
+	}
+	x.respond(res, err)
+}
+
+// exchange is one request and its answer.
+type exchange struct {
+	h    *handler
+	w    http.ResponseWriter
+	r    *http.Request
+	body []byte
+	last *attempt // the latest run of the handler in this exchange, if any
+}
+
+func (x *exchange) run(key string) (res idem.Result[idem.Response], err error) {
+	req := idem.Request{
+		Key:       key,
+		Operation: x.h.cfg.operation(x.r),
+		Method:    x.r.Method,
+		Path:      target(x.r),
+	}
+	if req.Scope, err = x.scope(key); err != nil {
+		return res, err
+	}
+	if x.body, err = readBody(x.r, x.h.cfg.maxBody); err != nil {
+		return res, err
+	}
+	req.Content = idem.Content{Type: x.r.Header.Get("Content-Type"), Query: x.r.URL.RawQuery, Body: x.body}
+
+	ctx, cancel := x.h.cfg.handlerContext(x.r.Context())
+	defer cancel()
+	return x.h.run(ctx, req, x)
+}
+
+// scopeError is a request that nobody is known for.
+type scopeError struct{ err error }
+
+func (e *scopeError) Error() string { return "idemhttp: scope of the request: " + e.err.Error() }
+func (e *scopeError) Unwrap() error { return e.err }
+
+func (x *exchange) scope(key string) (idem.Scope, error) {
+	s, err := x.h.cfg.scope(x.r)
+	if err == nil {
+		err = backend.Key{Tenant: s.Tenant, Actor: s.Actor, Value: key}.Validate()
+	}
+	if err != nil {
+		return s, &scopeError{err}
+	}
+	return s, nil
+}
+
+// target is the path and query that the client asked for. Not r.URL, which loses
+// what http.StripPrefix takes away: two handlers under different prefixes would
+// share their keys.
+func target(r *http.Request) string {
+	switch {
+	case strings.HasPrefix(r.RequestURI, "/"):
+		return r.RequestURI
+	case r.RequestURI != "":
+		if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+			return u.RequestURI()
+		}
+	}
+	return r.URL.RequestURI()
+}
+
+// respond sends the answer, unless it is on its way already.
+func (x *exchange) respond(res idem.Result[idem.Response], err error) {
+	if x.last != nil && x.last.rec.live {
+		return
+	}
+	if u, ok := errors.AsType[*unstored](err); ok && u.attempt == x.last {
+		// Not one that another exchange shares with those that waited for it.
+		writeAnswer(x.w, x.r.Method, u.resp, x.last.rec.split.once, false)
+		return
+	}
+	if err == nil && !validStatus(res.Value.Status) {
+		err = errNoAnswer
+	}
+	switch {
+	case err != nil:
+		p := problemOf(err, x.h.cfg, x.last != nil || attemptOf(x.r.Context()) != nil)
+		if p.Status >= http.StatusInternalServerError {
+			x.h.cfg.onError(x.r, err)
+		}
+		writeProblem(x.w, p)
+	case res.Replayed:
+		writeAnswer(x.w, x.r.Method, res.Value, nil, true)
+	default:
+		writeAnswer(x.w, x.r.Method, res.Value, x.last.rec.split.once, false)
+	}
+}
+
+// errNoAnswer: the key's record was completed by something that is no HTTP handler.
+var errNoAnswer = invalid("the record of the key has no status; a job and a handler use the same scope and key")
