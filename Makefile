@@ -1,0 +1,61 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules
+
+# Directories that are modules. tools has no code of its own.
+MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod))
+
+# What `make test` gives to go test besides; a run of one package is
+# make test PACKAGES=./postgres TESTFLAGS='-run Claim -v'
+PACKAGES ?= ./...
+TESTFLAGS ?=
+TIMEOUT ?= 15m
+
+FUZZTIME ?= 60s
+COUNT ?= 3
+
+export PATH := $(CURDIR)/bin:$(PATH)
+
+.PHONY: help
+help: ## show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: ## run all tests with real servers, getting those that are missing
+	scripts/ensure-servers.sh
+	go test -race -timeout $(TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: lint
+lint: tools ## check formatting, vet, linters and known vulnerabilities
+	@bad=$$(gofumpt -l .); [ -z "$$bad" ] || { printf 'not formatted, run make format:\n%s\n' "$$bad" >&2; exit 1; }
+	@for module in $(MODULES); do (cd "$$module" && echo "lint $$module" && go vet ./... && golangci-lint run ./...); done
+	scripts/vulncheck.sh
+
+.PHONY: format
+format: tools ## format the code with gofumpt
+	gofumpt -w .
+
+.PHONY: bench
+bench: tools ## measure each path beside the bare driver, as ratios (COUNT=3)
+	scripts/ensure-servers.sh
+	COUNT=$(COUNT) scripts/bench.sh
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME=60s
+	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+.PHONY: docs
+docs: ## print the documentation of the public packages
+	@go list ./... | grep -v -e /internal/ -e /examples/ -e /cmd/ | while read -r p; do echo; echo "=== $$p"; go doc -all "$$p"; done
+
+.PHONY: tools
+tools: bin/.tools ## build the pinned tools into bin
+
+# One build for all of them: they share most of what they are made of.
+bin/.tools: tools/go.mod tools/go.sum
+	cd tools && go build -o ../bin/ tool
+	@touch $@
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin
