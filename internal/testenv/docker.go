@@ -182,7 +182,7 @@ func (d *dockerServer) watch() {
 		defer close(done)
 		select {
 		case <-ended.Result:
-		case <-ended.Error:
+		case <-ended.Error: //nolint:errcheck // an engine that can't say has no container for us either
 		}
 	})
 }

@@ -174,7 +174,7 @@ func (s *server) databaseURL(name string) *url.URL {
 	if name == "" {
 		name = "postgres"
 	}
-	return s.access.url(s.instance.addr(), name)
+	return s.url(s.addr(), name)
 }
 
 func newDatabase(t testing.TB, srv *server, private bool) *PostgresServer {

@@ -3,6 +3,7 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -105,7 +106,7 @@ func postgresBin() (string, error) {
 		}
 	}
 	if len(found) == 0 {
-		return "", fmt.Errorf("no PostgreSQL server on this machine: install one (Debian: apt-get install postgresql), start Docker, or set IDEM_TEST_POSTGRES_URL")
+		return "", errors.New("no PostgreSQL server on this machine: install one (Debian: apt-get install postgresql), start Docker, or set IDEM_TEST_POSTGRES_URL")
 	}
 	return slices.MaxFunc(found, func(a, b string) int { return majorVersion(a) - majorVersion(b) }), nil
 }

@@ -192,7 +192,11 @@ func credential(name string) (*syscall.Credential, error) {
 
 // serverDir makes a directory that belongs to the user who runs the server.
 func serverDir(name, owner string) (string, error) {
-	dir, err := newDir(name)
+	base, err := workDir()
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp(base, name+"-")
 	if err != nil {
 		return "", err
 	}

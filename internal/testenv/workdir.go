@@ -33,15 +33,6 @@ var workDir = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// newDir makes a directory for one server.
-func newDir(name string) (string, error) {
-	base, err := workDir()
-	if err != nil {
-		return "", err
-	}
-	return os.MkdirTemp(base, name+"-")
-}
-
 // removeLeftovers removes what killed test processes left behind.
 func removeLeftovers() {
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), workDirPrefix+"*"))
