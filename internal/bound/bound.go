@@ -1,0 +1,132 @@
+// Package bound makes contexts with a deadline that cost one allocation until
+// somebody waits for it. Every request has several of them, and most of what runs
+// under them asks at most whether it is over.
+package bound
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Context ends at a deadline, with its parent, or when Cancel is called. It behaves
+// as one made by context.WithDeadline, and becomes one when somebody asks for its
+// channel. It must not be copied.
+type Context struct {
+	parent   context.Context
+	deadline time.Time // zero: none
+
+	mu    sync.Mutex
+	ended bool // while there is no real one: Cancel(nil) was called
+	real  atomic.Pointer[realContext]
+}
+
+type realContext struct {
+	context.Context
+	cancel func(cause error)
+}
+
+// With returns a child of parent that ends at the deadline; the zero time is none.
+// Cancel has to be called when what runs under it is over.
+func With(parent context.Context, deadline time.Time) *Context {
+	c := new(Context)
+	c.Init(parent, deadline)
+	return c
+}
+
+// Init makes With of a Context that is part of something else.
+func (c *Context) Init(parent context.Context, deadline time.Time) {
+	c.parent, c.deadline = parent, deadline
+}
+
+// Cancel ends the context. The first call counts, and the cause is
+// context.Canceled if it has none.
+func (c *Context) Cancel(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cause == nil && c.real.Load() == nil {
+		c.ended = true
+		return
+	}
+	c.makeReal().cancel(cause)
+}
+
+// wait returns the real context, and makes it if there is none yet.
+func (c *Context) wait() *realContext {
+	if r := c.real.Load(); r != nil {
+		return r
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.makeReal()
+}
+
+// makeReal is called with c.mu held.
+func (c *Context) makeReal() *realContext {
+	if r := c.real.Load(); r != nil {
+		return r
+	}
+	ctx, cancel := context.WithCancelCause(c.parent)
+	r := &realContext{ctx, cancel}
+	if !c.deadline.IsZero() {
+		timed, stop := context.WithDeadline(ctx, c.deadline)
+		r.Context = timed
+		r.cancel = func(cause error) {
+			cancel(cause)
+			stop()
+		}
+	}
+	if c.ended {
+		r.cancel(nil)
+	}
+	c.real.Store(r)
+	return r
+}
+
+// Deadline implements context.Context.
+func (c *Context) Deadline() (time.Time, bool) {
+	d, ok := c.parent.Deadline()
+	if !c.deadline.IsZero() && (!ok || c.deadline.Before(d)) {
+		return c.deadline, true
+	}
+	return d, ok
+}
+
+// Done implements context.Context.
+func (c *Context) Done() <-chan struct{} { return c.wait().Done() }
+
+// Err implements context.Context.
+func (c *Context) Err() error {
+	if r := c.real.Load(); r != nil {
+		return r.Err()
+	}
+	if err := c.parent.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	ended := c.ended
+	c.mu.Unlock()
+	switch {
+	case ended:
+		return c.wait().Err() // one answer from now on
+	case !c.deadline.IsZero() && !time.Now().Before(c.deadline):
+		return c.wait().Err()
+	}
+	return nil
+}
+
+// Value implements context.Context. The context package finds a context's cause
+// with it, so that a context that has ended must be a real one.
+func (c *Context) Value(key any) any {
+	if r := c.real.Load(); r != nil {
+		return r.Value(key)
+	}
+	c.mu.Lock()
+	ended := c.ended
+	c.mu.Unlock()
+	if ended {
+		return c.wait().Value(key)
+	}
+	return c.parent.Value(key)
+}
