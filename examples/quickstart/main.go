@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 
@@ -53,6 +55,18 @@ func run(ctx context.Context) (err error) {
 	for range 2 {
 		r, err := sendMoney(ctx, tx.Executor, "ada", "transfer-1", []byte(`{"amount": 5}`))
 		fmt.Println("transfer-1", r, err)
+	}
+	server, err := newServer(tx)
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/bookings", http.NoBody)
+		r.Header.Set("Idempotency-Key", `"8e03978e-40d5-43e8-bc93-6894a57f9324"`)
+		r.Header.Set("X-User", "ada")
+		w := httptest.NewRecorder()
+		server.ServeHTTP(w, r)
+		fmt.Println("POST /bookings", w.Code, w.Header())
 	}
 	return nil
 }
