@@ -103,7 +103,11 @@ func (u *unstored) Unwrap() error { return u.attempt.cause }
 
 // attempt runs the handler.
 func (x *exchange) attempt(ctx context.Context, run *idem.Run, tx any) (idem.Response, error) {
-	a := &attempt{Context: ctx, x: x, run: run, tx: tx}
+	a := &x.first
+	if x.last != nil { // the database wanted the transaction to be run again
+		a = new(attempt)
+	}
+	*a = attempt{Context: ctx, x: x, run: run, tx: tx}
 	a.rec = recorder{attempt: a, w: x.w, header: make(http.Header)}
 	x.last = a
 	r := x.r.WithContext(a)

@@ -7,9 +7,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/backend"
+	"github.com/idem-go/idem/internal/bound"
 )
 
 // handler leads requests through the middleware, on either path.
@@ -43,13 +45,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.respond(res, err)
 }
 
-// exchange is one request and its answer.
+// exchange is one request and its answer. What every request needs is part of it,
+// to be allocated together.
 type exchange struct {
-	h    *handler
-	w    http.ResponseWriter
-	r    *http.Request
-	body []byte
-	last *attempt // the latest run of the handler in this exchange, if any
+	h     *handler
+	w     http.ResponseWriter
+	r     *http.Request
+	body  []byte
+	bound bound.Context
+	first attempt
+	last  *attempt // the latest run of the handler in this exchange, if any
 }
 
 func (x *exchange) run(key string) (res idem.Result[idem.Response], err error) {
@@ -67,9 +72,13 @@ func (x *exchange) run(key string) (res idem.Result[idem.Response], err error) {
 	}
 	req.Content = idem.Content{Type: x.r.Header.Get("Content-Type"), Query: x.r.URL.RawQuery, Body: x.body}
 
-	ctx, cancel := x.h.cfg.handlerContext(x.r.Context())
-	defer cancel()
-	return x.h.run(ctx, req, x)
+	ctx := x.r.Context()
+	if !x.h.cfg.cancels {
+		ctx = context.WithoutCancel(ctx)
+	}
+	x.bound.Init(ctx, time.Now().Add(x.h.cfg.timeout))
+	defer x.bound.Cancel(nil)
+	return x.h.run(&x.bound, req, x)
 }
 
 // scopeError is a request that nobody is known for.
@@ -111,7 +120,7 @@ func (x *exchange) respond(res idem.Result[idem.Response], err error) {
 	}
 	if u, ok := errors.AsType[*unstored](err); ok && u.attempt == x.last {
 		// Not one that another exchange shares with those that waited for it.
-		writeAnswer(x.w, x.r.Method, u.resp, x.last.rec.split.once, false)
+		answer{Response: u.resp, once: x.last.rec.split.once}.send(x.w, x.r.Method)
 		return
 	}
 	if err == nil && !validStatus(res.Value.Status) {
@@ -125,9 +134,9 @@ func (x *exchange) respond(res idem.Result[idem.Response], err error) {
 		}
 		writeProblem(x.w, p)
 	case res.Replayed:
-		writeAnswer(x.w, x.r.Method, res.Value, nil, true)
+		answer{Response: res.Value, replayed: true}.send(x.w, x.r.Method)
 	default:
-		writeAnswer(x.w, x.r.Method, res.Value, x.last.rec.split.once, false)
+		answer{Response: res.Value, once: x.last.rec.split.once}.send(x.w, x.r.Method)
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
-
-	"github.com/idem-go/idem"
 )
 
 // kind says what becomes of a header field of an answer.
@@ -124,55 +122,6 @@ func field(stored []byte, name string) (value string) {
 		}
 	})
 	return value
-}
-
-// setHeader puts a stored header into h. Fields replace those that are there;
-// Vary is added to, since what is there is true as well.
-func setHeader(h http.Header, stored []byte) {
-	text := string(stored)
-	values := make([]string, 0, strings.Count(text, "\r\n"))
-	last, start := "", 0
-	fields(text, func(name, value string) {
-		if name != last {
-			last, start = name, len(values)
-			if name == "Vary" {
-				values = append(values, h[name]...)
-			}
-		}
-		values = append(values, value)
-		h[name] = values[start:len(values):len(values)]
-	})
-}
-
-// writeAnswer sends an answer: the first one, with what is in it only once, and
-// every replay.
-func writeAnswer(w http.ResponseWriter, method string, resp idem.Response, once http.Header, replayed bool) {
-	startAnswer(w, method, resp, once, replayed, false)
-	if len(resp.Body) > 0 {
-		// An error means that the client has gone. It will be back.
-		_, _ = w.Write(resp.Body)
-	}
-}
-
-// startAnswer sends status and header. The body of an open answer is not all there
-// yet.
-func startAnswer(w http.ResponseWriter, method string, resp idem.Response, once http.Header, replayed, open bool) {
-	h := w.Header()
-	setHeader(h, resp.Header)
-	for name, values := range once {
-		if name == "Set-Cookie" {
-			values = append(slices.Clip(h[name]), values...)
-		}
-		h[name] = values
-	}
-	if replayed {
-		h[replayedHeader] = []string{"true"}
-	}
-	if _, ok := h["Content-Type"]; !ok {
-		h["Content-Type"] = nil // or net/http would guess, where the handler did not want it to
-	}
-	setLength(h, method, resp, open)
-	w.WriteHeader(resp.Status)
 }
 
 // isToken reports whether s is a token of RFC 9110, section 5.6.2.

@@ -1,7 +1,6 @@
 package idemhttp
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -171,14 +170,6 @@ func operation(r *http.Request) string {
 		return r.Pattern
 	}
 	return r.Method
-}
-
-// handlerContext is the context of a request's run.
-func (c *config) handlerContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if !c.cancels {
-		ctx = context.WithoutCancel(ctx)
-	}
-	return context.WithTimeout(ctx, c.timeout)
 }
 
 func invalid(format string, args ...any) error {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -133,18 +132,4 @@ func validStatus(status int) bool { return status >= 100 && status <= 999 }
 // hasBody reports whether an answer can have a body (RFC 9110, section 6.4.1).
 func hasBody(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
-}
-
-// setLength gives the answer its Content-Length. To a HEAD request the handler may
-// have given one for a body that it did not write.
-func setLength(h http.Header, method string, resp idem.Response, open bool) {
-	switch {
-	case open || !hasBody(resp.Status):
-	case method == http.MethodHead && len(resp.Body) == 0:
-		return
-	default:
-		h["Content-Length"] = []string{strconv.Itoa(len(resp.Body))}
-		return
-	}
-	delete(h, "Content-Length")
 }

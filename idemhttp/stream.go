@@ -63,9 +63,8 @@ func (c *recorder) start() error {
 		return err
 	}
 	c.live, c.body = true, nil
-	startAnswer(c.w, c.attempt.x.r.Method, resp, c.split.once, false, true)
-	_, err := c.w.Write(resp.Body)
-	return err
+	answer{Response: resp, once: c.split.once, open: true}.send(c.w, c.attempt.x.r.Method)
+	return nil
 }
 
 func (c *recorder) complete(resp idem.Response) error {
