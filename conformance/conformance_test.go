@@ -1,0 +1,35 @@
+package conformance_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/backend"
+	"github.com/idem-go/idem/conformance"
+	"github.com/idem-go/idem/memory"
+)
+
+// The clock of the tests is set to a time of its own, so that a mix-up with the
+// wall clock can't go unnoticed.
+var epoch = time.Date(2001, 2, 3, 4, 5, 6, 7000, time.UTC)
+
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, func(*testing.T) conformance.Store {
+		clock := memory.NewClock(epoch)
+		b := memory.New(memory.WithClock(clock))
+		return conformance.Store{
+			Open:    func(conformance.T) backend.Backend { return b },
+			Advance: clock.Advance,
+		}
+	})
+}
+
+// The same suite where nobody can move the clock: as most servers see it.
+func TestMemoryInRealTime(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, func(*testing.T) conformance.Store {
+		b := memory.New()
+		return conformance.Store{Open: func(conformance.T) backend.Backend { return b }}
+	})
+}
