@@ -4,12 +4,14 @@ package testenv
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -55,7 +57,9 @@ func TestKilledTestProcess(t *testing.T) {
 	_ = cmd.Wait() // killed
 
 	if runtime.GOOS == "linux" {
-		for deadline := time.Now().Add(20 * time.Second); reachable(addr); {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for deadline := time.Now().Add(20 * time.Second); reachable(addr); <-tick.C {
 			if time.Now().After(deadline) {
 				t.Fatalf("the server at %s outlives its test process", addr)
 			}
@@ -76,11 +80,10 @@ func TestKilledTestProcess(t *testing.T) {
 
 func reachable(addr string) bool {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return false
+	if err == nil {
+		_ = conn.Close()
 	}
-	_ = conn.Close()
-	return true
+	return !errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // The processes of a killed directory's server are found by its data, and others

@@ -89,8 +89,26 @@ func TestPostgresKillAndStart(t *testing.T) {
 	busy := connect(t, srv.URL)
 	mustExec(t, busy, "BEGIN")
 	mustExec(t, busy, "INSERT INTO kept VALUES (2)")
+	ended := make(chan error, 1)
+	go func() { // does not look up until it is done
+		_, err := busy.Exec(context.Background(), "SELECT sum(n) /* busy */ FROM generate_series(1, 1000000000) n")
+		ended <- err
+	}()
+	for deadline := time.Now().Add(10 * time.Second); count(t, conn, "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%/* busy */%' AND pid <> pg_backend_pid()") == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the busy statement does not start")
+		}
+	}
 
 	srv.Kill(t)
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the busy statement = nil after Kill, want an error")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the busy statement survives Kill")
+	}
 	if err := conn.Ping(t.Context()); err == nil {
 		t.Error("Ping after Kill = nil, want an error")
 	}

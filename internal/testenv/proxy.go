@@ -157,9 +157,6 @@ func (p *Proxy) serve(client net.Conn) {
 	pumps.Go(func() { l.pump(ToServer, client, server) })
 	pumps.Go(func() { l.pump(ToClient, server, &departing{Conn: client}) })
 	pumps.Wait()
-	if l.isSwallowed() {
-		<-l.ended // neither side learns that the other has gone
-	}
 	l.cut()
 	p.mu.Lock()
 	delete(p.links, l)

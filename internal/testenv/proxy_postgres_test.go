@@ -97,6 +97,12 @@ func TestProxyCutsAroundCommit(t *testing.T) {
 		_, err := conn.Exec(ctx, "INSERT INTO t VALUES ($1)", 1)
 		return err
 	}
+	// Its answer begins long before its implicit commit.
+	talkative := func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `WITH one AS (INSERT INTO t VALUES ($1) RETURNING n)
+			SELECT repeat('x', 100000), pg_sleep(0.05) FROM one, generate_series(1, 5)`, 1)
+		return err
+	}
 	for _, tc := range []struct {
 		name string
 		rule Rule
@@ -110,6 +116,7 @@ func TestProxyCutsAroundCommit(t *testing.T) {
 		{"batch, after", Rule{On: ToServer, Match: Runs("commit"), Do: CutAfter}, batched, 1},
 		{"autocommit, before", Rule{On: ToServer, Match: Runs("insert"), Do: CutBefore}, autocommit, 0},
 		{"autocommit, after", Rule{On: ToServer, Match: Runs("insert"), Do: CutAfter}, autocommit, 1},
+		{"a long answer, after", Rule{On: ToServer, Match: Runs("insert"), Do: CutAfter}, talkative, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

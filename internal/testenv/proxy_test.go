@@ -227,28 +227,78 @@ func TestProxyHoldsAndCuts(t *testing.T) {
 // A packet stuck in the network arrives although its sender has gone.
 func TestProxyDeliversWhatItHeldForALeaver(t *testing.T) {
 	t.Parallel()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	p := NewProxy(t, ln.Addr().String())
+	c, server, p := pair(t)
 	arm := p.Add(Rule{On: ToServer, Do: Hold})
-	c := dialLines(t, p.Addr())
 	c.send("late")
 	wantFired(t, arm)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	server, err := ln.Accept()
+	server.wantSilence()
+	arm.Release()
+	server.want("late")
+	server.wantClosed()
+}
+
+// A leaver's unread answers are no reason to stop delivering what it sent.
+func TestProxyDeliversToTheEndForALeaver(t *testing.T) {
+	t.Parallel()
+	c, server, p := pair(t)
+	one := p.Add(Rule{On: ToServer, Do: Hold, Match: Contains("one")})
+	two := p.Add(Rule{On: ToServer, Do: Hold, Match: Contains("two")})
+	c.send("one")
+	wantFired(t, one)
+	c.send("two")
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	one.Release()
+	wantFired(t, two)
+	server.want("one")
+	for range 100 {
+		server.send(string(make([]byte, 1<<16))) // more than anybody buffers
+	}
+	two.Release()
+	server.want("two")
+	server.wantClosed()
+}
+
+func TestProxyBlackHoleHidesTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []Direction{ToServer, ToClient} {
+		c, server, p := pair(t)
+		arm := p.Add(Rule{On: dir, Do: BlackHole})
+		from, to := c, server
+		if dir == ToClient {
+			from, to = server, c
+		}
+		from.send("hole")
+		wantFired(t, arm)
+		if err := from.Close(); err != nil {
+			t.Fatal(err)
+		}
+		to.wantSilence()
+		to.send("anybody?")
+		to.wantSilence()
+	}
+}
+
+// pair returns both ends of a proxied connection.
+func pair(t *testing.T) (client, server *lineClient, p *Proxy) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = server.Close() }()
-	arm.Release()
-	if got, err := io.ReadAll(server); string(got) != "late\n" {
-		t.Errorf("server reads %q, %v, want what was held, then the end", got, err)
+	defer func() { _ = ln.Close() }()
+	p = NewProxy(t, ln.Addr().String())
+	client = dialLines(t, p.Addr())
+	conn, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return client, &lineClient{t, conn, bufio.NewReader(conn)}, p
 }
 
 func TestProxyBlackHole(t *testing.T) {
