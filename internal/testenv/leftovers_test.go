@@ -103,18 +103,16 @@ func TestKillLeftovers(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	base := t.TempDir()
-	fake := filepath.Join(base, "server", "data")
-	if err := os.MkdirAll(fake, 0o755); err != nil {
+	fake := filepath.Join(t.TempDir(), "postmaster.pid")
+	pid := proc.cmd.Process.Pid
+	if err := os.WriteFile(fake, fmt.Appendf(nil, "%d\n", pid), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	pidFile := fmt.Appendf(nil, "%d\n", proc.cmd.Process.Pid)
-	if err := os.WriteFile(filepath.Join(fake, "postmaster.pid"), pidFile, 0o600); err != nil {
-		t.Fatal(err)
+	if got, ok := serverOf(fake); ok {
+		t.Errorf("serverOf(a file of another directory) = %d, want no process", got)
 	}
-	killLeftovers(base)
-	if !reachable(proc.address) {
-		t.Fatal("killLeftovers killed the server of another directory")
+	if got, ok := serverOf(filepath.Join(proc.dir, "data", "postmaster.pid")); got != pid || !ok {
+		t.Errorf("serverOf(its own file) = %d, %t, want %d", got, ok, pid)
 	}
 	// Other tests' servers live beside it: show this one only.
 	only := t.TempDir()

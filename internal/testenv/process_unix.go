@@ -229,18 +229,8 @@ func killLeftovers(dir string) {
 		return
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		data, err := filepath.EvalSymlinks(filepath.Dir(file))
-		if err != nil {
-			continue
-		}
-		first, _, _ := strings.Cut(string(text), "\n")
-		pid, err := strconv.Atoi(first)
-		// The number may be another process's by now.
-		if err != nil || pid <= 1 || workingDir(pid) != data {
+		pid, ok := serverOf(file)
+		if !ok {
 			continue
 		}
 		for _, child := range childrenOf(pid) {
@@ -248,4 +238,23 @@ func killLeftovers(dir string) {
 		}
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
+}
+
+// serverOf returns the process that a postmaster.pid names, if it is still the
+// server of that directory: the number may be another process's by now.
+func serverOf(file string) (pid int, ok bool) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	data, err := filepath.EvalSymlinks(filepath.Dir(file))
+	if err != nil {
+		return 0, false
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	pid, err = strconv.Atoi(first)
+	if err != nil || pid <= 1 || workingDir(pid) != data {
+		return 0, false
+	}
+	return pid, true
 }
