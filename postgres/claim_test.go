@@ -45,6 +45,15 @@ func waiting(t testing.TB, pool *pgxpool.Pool, n int) {
 	})
 }
 
+// quiet waits until no session runs anything. One that waits may look for a moment
+// as if it did not; it is active all the time.
+func quiet(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	eventually(t, "nothing runs", func() bool {
+		return value[int](t, pool, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active'`) == 1
+	})
+}
+
 type answer struct {
 	got backend.Claimed
 	err error

@@ -326,7 +326,7 @@ func TestClaimOnADeadLink(t *testing.T) {
 			t.Errorf("Claim = %v, want the context's error", a.err)
 		}
 		if !inTime {
-			waiting(t, pool, 0)
+			quiet(t, pool)
 		}
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
@@ -375,7 +375,7 @@ func TestContextEnds(t *testing.T) {
 			if want := name == "cancel request" || call == "Transact"; backend.NotApplied(err) != want {
 				t.Errorf("NotApplied(%s with %s: %v) = %v, want %v", call, name, err, !want, want)
 			}
-			waiting(t, pool, 0)
+			quiet(t, pool)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -454,4 +454,73 @@ func TestStoreIsDown(t *testing.T) {
 	check("of a store that is down", b)
 	pool.Close()
 	check("on a closed pool", closed)
+}
+
+// PG-12: a COMMIT that is on its way doesn't end with its caller, whose
+// cancelling would make the outcome unknown.
+func TestCallerLeavesDuringCommit(t *testing.T) {
+	t.Parallel()
+	b, proxy, direct, pool := faulty(t)
+	c := request("key")
+	held := proxy.Add(testenv.Rule{On: testenv.ToServer, Match: commits, Do: testenv.Hold})
+	ctx, cancel := context.WithCancel(t.Context())
+	answer := inBackground(func() (backend.Claimed, error) { return b.Transact(ctx, c, writes("once")) })
+	<-held.Fired()
+	cancel()
+	held.Release()
+	if a := <-answer; a.err != nil || !a.got.Acquired {
+		t.Errorf("Transact = acquired %v, %v, want its own commit", a.got.Acquired, a.err)
+	}
+	wantRecord(t, direct, c.Key, backend.Completed, "once")
+	wantEffects(t, pool, 1)
+}
+
+// Between the look at a lapsed record and its takeover the holder shows up again.
+func TestTakeoverMeetsItsHolder(t *testing.T) {
+	t.Parallel()
+	b, proxy, direct, _ := faulty(t)
+	for name, write := range map[string]func(l backend.Lease) error{
+		"renewed": func(l backend.Lease) error { return direct.Renew(t.Context(), l, time.Hour) },
+		"checkpointed": func(l backend.Lease) error {
+			return direct.Checkpoint(t.Context(), l, backend.Checkpoint{Sequence: 1, Point: "p"})
+		},
+		"completed": func(l backend.Lease) error { return direct.Complete(t.Context(), l, completion("first")) },
+		"released":  func(l backend.Lease) error { return direct.Release(t.Context(), l) },
+	} {
+		c := request(name)
+		c.Lease = time.Millisecond
+		l := acquire(t, direct, c).Holder()
+		until(t, direct, c.Key)
+		held := proxy.Add(testenv.Rule{On: testenv.ToServer, Match: testenv.Runs("attempt = r.attempt + 1"), Do: testenv.Hold})
+		rival := request(name)
+		answer := inBackground(func() (backend.Claimed, error) { return b.Claim(t.Context(), rival) })
+		<-held.Fired()
+		if err := write(l); err != nil {
+			t.Fatalf("write of the holder (%s) = %v, want nil", name, err)
+		}
+		held.Release()
+		a := <-answer
+		if a.err != nil {
+			t.Fatalf("Claim of a record that is %s meanwhile = %v, want nil", name, a.err)
+		}
+		r := a.got.Record
+		switch name {
+		case "renewed":
+			if a.got.Acquired || r.LeaseLeft < time.Minute {
+				t.Errorf("Claim of a record that is renewed meanwhile = acquired %v, %v left, want it in progress", a.got.Acquired, r.LeaseLeft)
+			}
+		case "checkpointed":
+			if !a.got.Acquired || r.RecoveryPoint != "p" {
+				t.Errorf("Claim of a record that is checkpointed meanwhile = acquired %v at %q, want it resumed there", a.got.Acquired, r.RecoveryPoint)
+			}
+		case "completed":
+			if a.got.Acquired || r.Status != backend.Completed {
+				t.Errorf("Claim of a record that is completed meanwhile = acquired %v (%v), want the replay", a.got.Acquired, r.Status)
+			}
+		case "released":
+			if !a.got.Acquired || r.Attempt != 1 {
+				t.Errorf("Claim of a record that is released meanwhile = acquired %v, attempt %d, want a fresh one", a.got.Acquired, r.Attempt)
+			}
+		}
+	}
 }
