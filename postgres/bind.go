@@ -52,6 +52,9 @@ func (v *view) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, err
 			return hidden(c), nil
 		}
 	}
+	if code(err) == uniqueViolation {
+		return backend.Claimed{}, tooOften(what, err)
+	}
 	if err != nil {
 		// Nothing is true before the caller's COMMIT.
 		return backend.Claimed{}, readError(ctx, what, err)
@@ -130,7 +133,7 @@ func (v *view) write(ctx context.Context, what string, k backend.Key, m machine.
 			return nil
 		}
 	}
-	return readError(ctx, what, errChanging)
+	return tooOften(what, nil)
 }
 
 // Undo implements backend.TxView. It also makes a transaction usable again that

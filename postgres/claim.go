@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,7 +14,13 @@ import (
 // between two of its statements.
 const tries = 10
 
-var errChanging = errors.New("the record changed between any two looks at it")
+// tooOften is the error of an operation that was tried that often, for nothing.
+func tooOften(what string, last error) error {
+	return &backend.Error{
+		Op: op + what, Kind: backend.ErrUnavailable, Err: last,
+		Hint: "others changed the record whenever it was looked at",
+	}
+}
 
 // late is how long after reading its clock a claim may answer. Beyond that it has
 // waited for somebody: its lease is short and its token may be older than one
@@ -81,10 +86,7 @@ func (b *Backend) repeat(ctx context.Context, what string, f func() (done bool, 
 			return writeError(ctx, what, err)
 		}
 	}
-	if last == nil {
-		last = errChanging
-	}
-	return readError(ctx, what, last)
+	return tooOften(what, last)
 }
 
 // claiming is one claim on its way through several statements.

@@ -61,10 +61,10 @@ func refused(err error) bool {
 }
 
 // writeError gives the error of a statement or transaction that may have been
-// sent. nil stays nil.
+// sent. nil stays nil, and so does what is an Error already.
 func writeError(ctx context.Context, what string, err error) error {
-	if err == nil {
-		return nil
+	if _, done := err.(*backend.Error); done || err == nil {
+		return err
 	}
 	e := &backend.Error{Op: op + what, Err: err}
 	if refused(err) {
@@ -79,14 +79,11 @@ func writeError(ctx context.Context, what string, err error) error {
 
 // readError gives the error of what changes nothing.
 func readError(ctx context.Context, what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	e := writeError(ctx, what, err).(*backend.Error)
-	if e.Kind == nil {
+	err = writeError(ctx, what, err)
+	if e, ok := err.(*backend.Error); ok && e.Kind == nil {
 		e.Kind = backend.ErrUnavailable
 	}
-	return e
+	return err
 }
 
 // notSent gives the error of what did not reach the server.
@@ -129,8 +126,8 @@ func meaning(code string) (kind error, hint string) {
 }
 
 // again reports whether a statement of its own transaction met another one and
-// can simply be sent once more. A unique violation is what ON CONFLICT DO NOTHING
-// answers while an index is being rebuilt concurrently.
+// can simply be sent once more. A unique violation, in spite of ON CONFLICT DO
+// NOTHING, is one of those: manual, INSERT, on indexes that are built concurrently.
 func again(err error) bool {
 	switch code(err) {
 	case uniqueViolation, serializationFailure, deadlockDetected:

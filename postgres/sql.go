@@ -106,7 +106,9 @@ func columns(alias string) string {
 	return strings.Join(s, ", ")
 }
 
-// insert is the new record of a claim, from the row cfg.
+// insert is the new record of a claim, from the row cfg. Without a conflict target
+// every unique index arbitrates, also one that is being built: with a target,
+// REINDEX CONCURRENTLY makes claims fail with unique violations.
 func insert(table string) string {
 	return `INSERT INTO ` + table + ` (tenant, actor, key, claim_id, operation, method, path, fingerprint_version, fingerprint, payload,
     lease_us, retention_us, abandon_us, status, token, locked_until, created_at, updated_at, expires_at)

@@ -39,7 +39,7 @@ func (b *Backend) Transact(ctx context.Context, c backend.Claim, effect func(ctx
 		// No COMMIT was sent: whatever happened, nothing was done.
 		return got, readError(ctx, what, err)
 	}
-	return backend.Claimed{}, readError(ctx, what, last)
+	return backend.Claimed{}, tooOften(what, last)
 }
 
 // beginClaim begins a transaction and claims in it. The work has to be ended, also
@@ -74,7 +74,7 @@ func (cl *claiming) finish(ctx context.Context, r reading) (backend.Claimed, err
 			return got, err
 		}
 	}
-	return backend.Claimed{}, errChanging
+	return backend.Claimed{}, tooOften("claim", nil)
 }
 
 // transact runs the effect in a transaction that holds the key, and completes.

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -177,8 +178,12 @@ func TestTransactTakesOverALapsedRecord(t *testing.T) {
 // has failed.
 func TestTransactUndo(t *testing.T) {
 	t.Parallel()
-	b, pool := withEffects(t)
-	for name, fail := range map[string]bool{"clean": false, "failed": true} {
+	_, pool, srv := migrated(t)
+	effectsTable(t, pool)
+	b := newBackend(t, open(t, srv.URL, size(1)))
+	// The failed one comes first: its connection has prepared nothing yet.
+	for i, fail := range []bool{true, false} {
+		name := fmt.Sprintf("%d, failed %v", i, fail)
 		c := request(name)
 		got, err := b.Transact(t.Context(), c, func(ctx context.Context, tx pgx.Tx, h backend.Claimed) (backend.Effect, error) {
 			if _, err := writes("")(ctx, tx, h); err != nil {
