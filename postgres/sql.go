@@ -63,6 +63,10 @@ const cfgWithin = `cfg AS MATERIALIZED (
   FROM (SELECT current_setting('lock_timeout') AS lock_timeout OFFSET 0) before
 )`
 
+// The last statement of a transaction that has the record's lock waits for nobody.
+// Its $1 is there for the sake of one order of parameters.
+const cfgLast = `cfg AS MATERIALIZED (SELECT clock_timestamp() AS at, $1::text AS wait)`
+
 const putBack = `set_config('lock_timeout', cfg.lock_timeout, true)`
 
 // idle is putBack with a limit of idleness besides, in microseconds: at least
@@ -144,7 +148,7 @@ FROM (SELECT) one LEFT JOIN seen ON true LEFT JOIN ins ON true`,
 held AS (SELECT r.* FROM cfg, ` + table + ` r WHERE ` + byKey + ` AND cfg.at IS NOT NULL FOR UPDATE OF r)
 SELECT 'seen', '', 0::bigint, ` + now + `, ` + columns("held") + ` FROM held`,
 	}
-	s.updates(table, func(set, where string) string {
+	s.updates(func(set, where string) string {
 		return `WITH ` + cfgAlone + `
 UPDATE ` + table + ` r SET ` + set + `
 FROM cfg WHERE ` + byKey + ` AND ` + where + `
@@ -176,17 +180,17 @@ held AS (SELECT r.* FROM cfg, ` + table + ` r WHERE ` + byKey + ` AND cfg.at IS 
 SELECT CASE WHEN held.token IS NOT NULL THEN 'seen' ELSE '' END, ` + settings + `, ` + times + `, ` + columns("held") + `
 FROM cfg LEFT JOIN held ON true`
 	}
-	update := func(done string) func(set, where string) string {
+	update := func(cfg, done, settings string) func(set, where string) string {
 		return func(set, where string) string {
-			return `WITH ` + cfgWithin + `,
+			return `WITH ` + cfg + `,
 u AS (UPDATE ` + table + ` r SET ` + set + ` FROM cfg WHERE ` + byKey + ` AND ` + where + ` RETURNING true AS ok)
-SELECT ` + done + `, ` + putBack + `, ` + times + ` FROM cfg LEFT JOIN u ON true`
+SELECT ` + done + `, ` + settings + `, ` + times + ` FROM cfg LEFT JOIN u ON true`
 		}
 	}
 	s := statements{get: alone(table).get, claim: claim(putBack), lock: lock(putBack)}
-	s.updates(table, update(`coalesce(u.ok, false)`))
+	s.updates(update(cfgWithin, `coalesce(u.ok, false)`, putBack))
 	var last statements
-	last.updates(table, update(`1 / (CASE WHEN u.ok THEN 1 ELSE 0 END) = 1`))
+	last.updates(update(cfgLast, `1 / (CASE WHEN u.ok THEN 1 ELSE 0 END) = 1`, `''`))
 	s.claimFirst, s.lockFirst = claim(idle("$12::bigint")), lock(idle("coalesce(held.lease_us, 0)"))
 	s.checkpointLast, s.completeLast = last.checkpoint, last.complete
 	return s
@@ -196,7 +200,7 @@ SELECT ` + done + `, ` + putBack + `, ` + times + ` FROM cfg LEFT JOIN u ON true
 const mine = `r.claim_id = $5::uuid AND r.token = $6::bigint`
 
 // updates sets the guarded updates, each made by form from what it sets and where.
-func (s *statements) updates(table string, form func(set, where string) string) {
+func (s *statements) updates(form func(set, where string) string) {
 	// A token is drawn where the row is updated: after a wait for another change the
 	// server evaluates this again with the row as it is then.
 	token := `token = greatest(r.token + 1, ` + us("cfg.at") + `)`
