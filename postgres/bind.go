@@ -13,8 +13,8 @@ import (
 // it may not wait any longer.
 const rescue = "idem_claim"
 
-// Bind implements backend.Transactor. The view leaves no setting behind in the
-// transaction, and no savepoint but that of Undo.
+// Bind implements backend.Transactor. What the view leaves behind in the
+// transaction is the savepoint of Undo and, where it was off, synchronous_commit=on.
 //
 // A claim that meets a lock it may not wait for leaves the transaction usable. At
 // repeatable read and above a claim of the same key by another transaction is

@@ -374,6 +374,7 @@ func (u *uniqueViolations) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.T
 func (u *uniqueViolations) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return ctx
 }
+
 func (u *uniqueViolations) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
 	u.see(d.Err)
 }

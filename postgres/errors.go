@@ -63,12 +63,13 @@ func refused(err error) bool {
 // writeError gives the error of a statement or transaction that may have been
 // sent. nil stays nil, and so does what is an Error already.
 func writeError(ctx context.Context, what string, err error) error {
-	if _, done := err.(*backend.Error); done || err == nil {
+	var e *backend.Error
+	if err == nil || errors.As(err, &e) {
 		return err
 	}
-	e := &backend.Error{Op: op + what, Err: err}
+	e = &backend.Error{Op: op + what, Err: err}
 	if refused(err) {
-		e.Kind, e.Hint = meaning(code(err))
+		e.Hint, e.Kind = meaning(code(err))
 		if e.Hint == "" && ctx.Err() != nil {
 			// The server says 57014, or whatever else the end of the context led to.
 			e.Err = errors.Join(context.Cause(ctx), err)
@@ -80,7 +81,8 @@ func writeError(ctx context.Context, what string, err error) error {
 // readError gives the error of what changes nothing.
 func readError(ctx context.Context, what string, err error) error {
 	err = writeError(ctx, what, err)
-	if e, ok := err.(*backend.Error); ok && e.Kind == nil {
+	var e *backend.Error
+	if errors.As(err, &e) && e.Kind == nil {
 		e.Kind = backend.ErrUnavailable
 	}
 	return err
@@ -90,38 +92,38 @@ func readError(ctx context.Context, what string, err error) error {
 func notSent(what string, err error) error {
 	e := &backend.Error{Op: op + what, Kind: backend.ErrUnavailable, Err: err}
 	if code(err) != "" {
-		_, e.Hint = meaning(code(err))
+		e.Hint, _ = meaning(code(err))
 	}
 	return e
 }
 
 // meaning translates the SQLSTATE of a refusal.
-func meaning(code string) (kind error, hint string) {
+func meaning(code string) (hint string, kind error) {
 	switch code {
 	case serializationFailure, deadlockDetected:
-		return backend.ErrRetryTx, ""
+		return "", backend.ErrRetryTx
 	case undefinedTable, invalidSchemaName:
-		return backend.ErrUnavailable, "the table does not exist: run postgres.Migrate or apply the SQL of postgres.Schema, with the same WithTable"
+		return "the table does not exist: run postgres.Migrate or apply the SQL of postgres.Schema, with the same WithTable", backend.ErrUnavailable
 	case undefinedColumn:
-		return backend.ErrUnavailable, "the table is older than this version of idem: run postgres.Migrate or apply the SQL of postgres.Schema"
+		return "the table is older than this version of idem: run postgres.Migrate or apply the SQL of postgres.Schema", backend.ErrUnavailable
 	case noPrivilege:
-		return backend.ErrUnavailable, "the role needs SELECT, INSERT, UPDATE and DELETE on the table and USAGE on its schema"
+		return "the role needs SELECT, INSERT, UPDATE and DELETE on the table and USAGE on its schema", backend.ErrUnavailable
 	case readOnlyTransaction:
-		return backend.ErrUnavailable, "the server or the session is read-only: connect to the primary, target_session_attrs=read-write"
+		return "the server or the session is read-only: connect to the primary, target_session_attrs=read-write", backend.ErrUnavailable
 	case duplicateStatement, noPreparedStatement:
-		return backend.ErrUnavailable, "a pooler mixes up prepared statements: set default_query_exec_mode=exec in the connection string"
+		return "a pooler mixes up prepared statements: set default_query_exec_mode=exec in the connection string", backend.ErrUnavailable
 	case lockNotAvailable:
-		return backend.ErrUnavailable, "a transaction that has not ended holds the record"
+		return "a transaction that has not ended holds the record", backend.ErrUnavailable
 	case failedTransaction:
-		return backend.ErrInvalid, "the transaction has failed before: roll it back"
+		return "the transaction has failed before: roll it back", backend.ErrInvalid
 	case limitExceeded:
-		return backend.ErrTooLarge, ""
+		return "", backend.ErrTooLarge
 	}
 	switch code[:2] {
 	case "22", "23", "P0":
-		return backend.ErrInvalid, "" // a deferred constraint or trigger of the caller's, at COMMIT
+		return "", backend.ErrInvalid // a deferred constraint or trigger of the caller's, at COMMIT
 	default:
-		return backend.ErrUnavailable, ""
+		return "", backend.ErrUnavailable
 	}
 }
 

@@ -92,11 +92,26 @@ func after(at, us string) string { return at + " + " + us + " * interval '1 micr
 func columns(alias string) string {
 	var s []string
 	for _, c := range []struct{ name, null string }{
-		{"operation", "''"}, {"method", "''"}, {"path", "''"}, {"fingerprint_version", "''"}, {"fingerprint", ""},
-		{"status", "''"}, {"claim_id::text", "''"}, {"token", "0"}, {"sequence", "0"}, {"attempt", "0"},
-		{"recovery_point", "''"}, {"state", ""}, {"payload", ""},
-		{"tombstone", "''"}, {"response_status", "0"}, {"response_header", ""}, {"response_body", ""},
-		{"lease_us", "0"}, {"retention_us", "0"}, {"abandon_us", "0"},
+		{"operation", "''"},
+		{"method", "''"},
+		{"path", "''"},
+		{"fingerprint_version", "''"},
+		{"fingerprint", ""},
+		{"status", "''"},
+		{"claim_id::text", "''"},
+		{"token", "0"},
+		{"sequence", "0"},
+		{"attempt", "0"},
+		{"recovery_point", "''"},
+		{"state", ""},
+		{"payload", ""},
+		{"tombstone", "''"},
+		{"response_status", "0"},
+		{"response_header", ""},
+		{"response_body", ""},
+		{"lease_us", "0"},
+		{"retention_us", "0"},
+		{"abandon_us", "0"},
 	} {
 		e := alias + "." + c.name
 		if c.null != "" {

@@ -467,7 +467,8 @@ func TestTransactLeavesNoSettings(t *testing.T) {
 	exec(t, pool, `SET idle_in_transaction_session_timeout = '77s'`)
 	settings := func(q interface {
 		QueryRow(context.Context, string, ...any) pgx.Row
-	}) (got []string) {
+	},
+	) (got []string) {
 		var lock, idle string
 		if err := q.QueryRow(t.Context(), `SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')`).Scan(&lock, &idle); err != nil {
 			t.Fatal(err)

@@ -144,7 +144,7 @@ func (w *work) commit(ctx context.Context, lease time.Duration, undo bool, sql s
 	batch.Queue(sql, args...)
 	batch.Queue("commit")
 	br := w.conn.SendBatch(ctx, &batch)
-	defer br.Close()
+	defer func() { _ = br.Close() }() // what matters has been read
 	var err error
 	if undo {
 		_, err = br.Exec()
