@@ -10,7 +10,7 @@ import (
 // Describe implements [backend.Backend].
 func (b *Backend) Describe(ctx context.Context) (backend.Description, error) {
 	const op = "sqlite: describe"
-	if err := b.enter(ctx, op); err != nil {
+	if err := b.permit(ctx, op); err != nil {
 		return backend.Description{}, err
 	}
 	conn, err := b.db.Conn(ctx)

@@ -40,7 +40,7 @@ func notApplied(op string, err error) error {
 	}
 	out := &backend.Error{Op: op, Kind: backend.ErrUnavailable, Err: err}
 	switch c := primary(err); {
-	case isBusy(err), errors.Is(err, errBudget):
+	case isBusy(err), errors.Is(err, errLocked):
 		out.Hint = "other write transactions on the file outlast the busy budget; make them shorter"
 	case c == lib.SQLITE_TOOBIG:
 		out.Kind = backend.ErrTooLarge

@@ -20,6 +20,7 @@ type queue struct {
 
 	mu       sync.Mutex
 	free     time.Time // when the last writer of this process left
+	rested   time.Time // when the file was last left alone
 	pending  []*write
 	flushing bool
 }
@@ -62,7 +63,7 @@ func (q *queue) patience(since time.Time) time.Duration {
 	return time.Until(since.Add(q.budget))
 }
 
-func errOutlasted(op string) error { return notApplied(op, errBudget) }
+func errOutlasted(op string) error { return notApplied(op, errLocked) }
 
 // enter waits for the slot.
 func (q *queue) enter(ctx context.Context, op string, since time.Time) error {
@@ -94,6 +95,34 @@ func (q *queue) leave() {
 	q.free = time.Now()
 	q.mu.Unlock()
 	<-q.slot
+}
+
+// Writers that follow each other without a gap starve those of other processes,
+// who can only poll. Every stretch they leave the file alone for a breather. What
+// arrives meanwhile goes together afterwards, so that it costs little.
+const (
+	stretch  = 20 * time.Millisecond
+	breather = 2 * time.Millisecond
+)
+
+// rest is called by the holder of the slot before it goes for the file.
+func (q *queue) rest(ctx context.Context) {
+	q.mu.Lock()
+	now := time.Now()
+	gap, busy := now.Sub(q.free), now.Sub(q.rested)
+	if gap >= breather || busy >= stretch {
+		q.rested = now
+	}
+	q.mu.Unlock()
+	if gap >= breather || busy < stretch {
+		return
+	}
+	t := time.NewTimer(breather - gap)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }
 
 // withdraw takes a write back that no transaction has begun with.

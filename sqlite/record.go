@@ -12,13 +12,6 @@ import (
 	"github.com/idem-go/idem/backend/machine"
 )
 
-// querier is what *sql.DB, *sql.Conn and *sql.Tx have in common.
-type querier interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // columns in the order of the table: what is small comes first, so that it can be
 // read without the overflow pages of what is large.
 var columns = []string{
@@ -55,6 +48,10 @@ func statementsFor(table string) statements {
 		// transaction was begun.
 		lock: "DELETE FROM " + t + " WHERE 0",
 	}
+}
+
+func (s statements) all() []string {
+	return []string{s.selectKey, s.put, s.del, s.raise, s.floor, s.due, s.lock}
 }
 
 // load returns the record of the key, or nil.

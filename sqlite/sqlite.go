@@ -3,8 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"sync"
 	"time"
 
 	"github.com/idem-go/idem/backend"
@@ -22,6 +20,7 @@ type Backend struct {
 	db    *sql.DB
 	cfg   config
 	sql   statements
+	stmts prepared
 	queue queue
 	mine  flights
 	now   func() time.Time
@@ -106,8 +105,16 @@ func roundClaim(c backend.Claim) backend.Claim {
 // nested is the key of a context value that marks the context of an effect.
 type nested struct{ b *Backend }
 
-// enter is the start of every method that would use the pool.
+// enter is the start of every method that uses the table.
 func (b *Backend) enter(ctx context.Context, op string) error {
+	if err := b.permit(ctx, op); err != nil {
+		return err
+	}
+	return b.prepare(ctx, op)
+}
+
+// permit refuses calls that would wait for the transaction they come from.
+func (b *Backend) permit(ctx context.Context, op string) error {
 	if ctx.Value(nested{b}) != nil {
 		return &backend.Error{Op: op, Kind: backend.ErrInvalid, Hint: "called from an effect, it would wait for the effect's own transaction; use Bind with the transaction given to the effect"}
 	}
@@ -209,86 +216,31 @@ func found(op string, r *backend.Record, now time.Time) (backend.Record, error) 
 	return *r, nil
 }
 
-// read loads a record without a lock. Readers are hardly ever refused in WAL
-// mode, but the first ones after a crash can be, while the log is recovered.
+// read loads a record without a lock.
 func (b *Backend) read(ctx context.Context, op string, k backend.Key) (*backend.Record, error) {
-	for start := time.Now(); ; {
-		r, err := b.sql.load(ctx, b.db, k)
-		switch {
-		case err == nil:
-			return r, nil
-		case isBusy(err) && time.Since(start) < b.cfg.budget:
-			if pause(ctx) {
-				continue
-			}
-		case ctx.Err() == nil && code(err) == codeGeneric:
-			return nil, schemaError(ctx, b.db, b.cfg.table, op, err)
-		case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
-			err = errors.Join(context.Cause(ctx), err)
-		}
-		return nil, notApplied(op, err)
+	var r *backend.Record
+	err := b.patiently(ctx, func() (err error) {
+		r, err = b.sql.load(ctx, reader{b}, k)
+		return err
+	})
+	switch {
+	case err == nil:
+		return r, nil
+	case ctx.Err() != nil:
+		return nil, backend.ContextDone(ctx, op)
+	case code(err) == codeGeneric:
+		return nil, schemaError(ctx, b.db, b.cfg.table, op, err)
 	}
+	return nil, notApplied(op, err)
 }
 
-// flights are the keys that a Transact of this process is busy with. Duplicates
-// wait for it here, and not in the queue for the file.
-type flights struct {
-	mu   sync.Mutex
-	keys map[backend.Key]chan struct{}
-}
-
-// commitTime is how long a claim that does not want to wait is ready to wait for
-// an ordinary commit.
-const commitTime = 50 * time.Millisecond
-
-// wait returns once no Transact of the key is running, or hidden when that takes
-// longer than d.
-func (f *flights) wait(ctx context.Context, op string, k backend.Key, d time.Duration) (hidden bool, err error) {
-	leave, hidden, err := f.join(ctx, op, k, d, false)
-	leave()
-	return hidden, err
-}
-
-// enter is wait, and registers the caller's own Transact until leave is called.
-func (f *flights) enter(ctx context.Context, op string, k backend.Key, d time.Duration) (leave func(), hidden bool, err error) {
-	return f.join(ctx, op, k, d, true)
-}
-
-func (f *flights) join(ctx context.Context, op string, k backend.Key, d time.Duration, register bool) (leave func(), hidden bool, err error) {
-	none := func() {}
-	var late <-chan time.Time
-	for {
-		f.mu.Lock()
-		running, busy := f.keys[k]
-		if !busy {
-			defer f.mu.Unlock()
-			if !register {
-				return none, false, nil
-			}
-			if f.keys == nil {
-				f.keys = make(map[backend.Key]chan struct{})
-			}
-			done := make(chan struct{})
-			f.keys[k] = done
-			return func() {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				delete(f.keys, k)
-				close(done)
-			}, false, nil
-		}
-		f.mu.Unlock()
-		if late == nil {
-			t := time.NewTimer(max(d, commitTime))
-			defer t.Stop()
-			late = t.C
-		}
-		select {
-		case <-running:
-		case <-late:
-			return none, true, nil
-		case <-ctx.Done():
-			return none, false, backend.ContextDone(ctx, op)
+// patiently repeats a read that finds the file locked. Readers hardly ever do in
+// WAL mode, but the first one after a crash recovers the log, alone.
+func (b *Backend) patiently(ctx context.Context, read func() error) error {
+	for start := time.Now(); ; {
+		err := read()
+		if !isBusy(err) || time.Since(start) > b.cfg.budget || !pause(ctx) {
+			return err
 		}
 	}
 }

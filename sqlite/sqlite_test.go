@@ -14,7 +14,11 @@ import (
 	"github.com/idem-go/idem/sqlite"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if !playRole() {
+		goleak.VerifyTestMain(m)
+	}
+}
 
 // openFile returns a pool over a migrated file.
 func openFile(t *testing.T, path string, opts ...sqlite.Option) *sql.DB {
@@ -66,7 +70,7 @@ func mustClaim(t *testing.T, b backend.Backend, c backend.Claim) backend.Record 
 	return got.Record
 }
 
-func exec(t *testing.T, db *sql.DB, query string, args ...any) {
+func run(t *testing.T, db *sql.DB, query string, args ...any) {
 	t.Helper()
 	if _, err := db.ExecContext(context.Background(), query, args...); err != nil {
 		t.Fatal(err)

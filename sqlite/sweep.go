@@ -25,7 +25,7 @@ func (b *Backend) Sweep(ctx context.Context, limit int) (int, error) {
 	}
 	n := 0
 	for n < limit {
-		due, err := b.dueRecords(ctx, op, b.db, 1) // without the lock
+		due, err := b.dueRecords(ctx, op, reader{b}, 1) // without the lock
 		if err != nil {
 			return n, err
 		}

@@ -15,7 +15,7 @@ import (
 func withLedger(t *testing.T, opts ...sqlite.Option) (*sqlite.Backend, *sql.DB) {
 	t.Helper()
 	b, db := fresh(t, opts...)
-	exec(t, db, "CREATE TABLE ledger (who TEXT, amount INTEGER)")
+	run(t, db, "CREATE TABLE ledger (who TEXT, amount INTEGER)")
 	return b, db
 }
 
@@ -155,7 +155,7 @@ func TestEffectCannotEndItsTransaction(t *testing.T) {
 				t.Errorf("Get = %v, want ErrNotFound", err)
 			}
 			// The connection goes back without the guard.
-			exec(t, db, "INSERT INTO ledger VALUES ('later', 1)")
+			run(t, db, "INSERT INTO ledger VALUES ('later', 1)")
 			mustClaim(t, b, claimOf("key"))
 		})
 	}

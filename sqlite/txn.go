@@ -15,7 +15,7 @@ import (
 // txn is a write transaction that holds the file's lock. It ends with commit or
 // rollback; rollback after either is a no-op.
 type txn struct {
-	*sql.Tx
+	Tx     *sql.Tx
 	b      *Backend
 	conn   *sql.Conn
 	cancel context.CancelFunc
@@ -29,6 +29,7 @@ func (b *Backend) lock(ctx context.Context, op string) (*txn, error) {
 	if err := b.queue.enter(ctx, op, since); err != nil {
 		return nil, err
 	}
+	b.queue.rest(ctx)
 	t, err := b.begin(ctx, op, since)
 	if err != nil {
 		b.queue.leave()
@@ -38,33 +39,18 @@ func (b *Backend) lock(ctx context.Context, op string) (*txn, error) {
 }
 
 func (b *Backend) begin(ctx context.Context, op string, since time.Time) (*txn, error) {
-	conn, err := b.db.Conn(ctx)
-	if err != nil {
-		return nil, notApplied(op, err)
-	}
-	t := &txn{b: b, conn: conn}
-	if err := b.checkSync(ctx, conn, op); err != nil {
-		conn.Close()
-		return nil, err
-	}
 	for {
-		err := t.try(ctx, b.queue.patience(since))
+		t, err := b.try(ctx, op)
 		if err == nil {
 			return t, nil
 		}
-		if isBusy(err) && b.queue.patience(since) > 0 && pause(ctx) {
+		if (isBusy(err) || errors.Is(err, errLocked)) && b.queue.patience(since) > 0 && pause(ctx) {
 			continue
 		}
-		switch {
-		case ctx.Err() != nil:
-			err = backend.ContextDone(ctx, op)
-		case code(err) == codeGeneric:
-			err = schemaError(ctx, conn, b.cfg.table, op, err)
-		default:
-			err = notApplied(op, err)
+		if ctx.Err() != nil {
+			return nil, backend.ContextDone(ctx, op)
 		}
-		conn.Close()
-		return nil, err
+		return nil, notApplied(op, err)
 	}
 }
 
@@ -81,32 +67,63 @@ func (b *Backend) checkSync(ctx context.Context, conn *sql.Conn, op string) erro
 	return nil
 }
 
-// errBudget ends the wait of a BEGIN.
-var errBudget = errors.New("the file stayed locked for the whole busy budget")
+// pollTime bounds one try of a BEGIN. SQLite's wait for a lock polls it, with
+// pauses that grow to 100 ms; a process that writes again and again would not be
+// caught between two of its transactions. Begun anew it polls every 1 or 2 ms.
+const pollTime = 4 * time.Millisecond
 
-// try begins the transaction once. database/sql rolls back when the context of
+// errLocked ends a try, and in the end the whole wait.
+var errLocked = errors.New("the file stayed locked by another write transaction")
+
+// try begins the transaction once.
+func (b *Backend) try(ctx context.Context, op string) (*txn, error) {
+	conn, err := b.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &txn{b: b, conn: conn}
+	if err = b.checkSync(ctx, conn, op); err == nil {
+		err = t.begin(ctx)
+	}
+	if err == nil {
+		return t, nil
+	}
+	if code(err) == codeGeneric {
+		err = schemaError(ctx, conn, b.cfg.table, op, err)
+	}
+	conn.Close() // after the rollback, if there was something to roll back
+	return nil, err
+}
+
+// begin waits for pollTime at most. database/sql rolls back when the context of
 // BeginTx ends, which must not happen to a transaction that is under way: so it
 // begins with a context that follows the caller's during the wait only.
-func (t *txn) try(ctx context.Context, wait time.Duration) error {
-	tctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	t.cancel = func() { cancel(nil) }
-	unfollow := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	timer := time.AfterFunc(wait, func() { cancel(errBudget) })
+func (t *txn) begin(ctx context.Context) error {
+	tctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	t.cancel = cancel
+	unfollow := context.AfterFunc(ctx, cancel)
+	timer := time.AfterFunc(pollTime, cancel)
 	tx, err := t.conn.BeginTx(tctx, nil)
 	if err == nil {
 		t.Tx = tx
-		_, err = tx.ExecContext(tctx, t.b.sql.lock)
+		_, err = t.ExecContext(tctx, t.b.sql.lock)
 	}
 	// Once both are stopped nothing but t.cancel ends the transaction's context.
+	// One that has started may end it at any time from now on.
 	followed, timed := unfollow(), timer.Stop()
-	if (!followed || !timed) && (err == nil || errors.Is(err, context.Canceled)) {
-		err = context.Cause(tctx)
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, sql.ErrTxDone) {
+		switch {
+		case !followed:
+			err = context.Cause(ctx)
+		case !timed:
+			err = errLocked
+		}
 	}
 	if err != nil {
+		cancel()
 		if tx != nil {
-			tx.Rollback()
+			_ = tx.Rollback() // database/sql may have been faster
 		}
-		cancel(nil)
 	}
 	return err
 }
