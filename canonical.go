@@ -129,7 +129,7 @@ func (c *canonical) object(depth int, p place) (found, ok bool) {
 	ordered, empty := true, true
 	c.out = append(c.out, '{')
 	for more := c.begin('}'); more; {
-		mark := c.mark()
+		before := len(c.out)
 		if !empty {
 			c.out = append(c.out, ',')
 		}
@@ -150,7 +150,7 @@ func (c *canonical) object(depth int, p place) (found, ok bool) {
 			m.end = len(c.out)
 			found, empty = true, false
 		} else {
-			c.takeBack(mark)
+			c.takeBack(before, m.object)
 		}
 		c.open = append(c.open, m)
 		if more, ok = c.another('}'); !ok {
@@ -194,7 +194,7 @@ func (c *canonical) array(depth int, p place) (found, ok bool) {
 	c.out = append(c.out, '[')
 	missing, index := 0, 0 // missing: commas that are due before the next element
 	for more := c.begin(']'); more; index++ {
-		mark := c.mark()
+		before, objects := len(c.out), len(c.objects)
 		sub, keep := p, true
 		if !p.plain() {
 			var digits [20]byte
@@ -212,7 +212,7 @@ func (c *canonical) array(depth int, p place) (found, ok bool) {
 		if keep && below {
 			found, missing = true, 0
 		} else {
-			c.takeBack(mark)
+			c.takeBack(before, objects)
 		}
 		missing++
 		if more, ok = c.another(']'); !ok {
@@ -223,9 +223,8 @@ func (c *canonical) array(depth int, p place) (found, ok bool) {
 	return found, true
 }
 
-// mark and takeBack undo what was written for a value that is left out.
-func (c *canonical) mark() [3]int { return [3]int{len(c.out), len(c.objects), len(c.moved)} }
-
-func (c *canonical) takeBack(m [3]int) {
-	c.out, c.objects, c.moved = c.out[:m[0]], c.objects[:m[1]], c.moved[:m[2]]
+// takeBack undoes what was written for a value that is left out. Its members may
+// stay in moved, where nothing refers to them any more.
+func (c *canonical) takeBack(out, objects int) {
+	c.out, c.objects = c.out[:out], c.objects[:objects]
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash"
-	"io"
 	"sync"
 
 	"github.com/idem-go/idem/backend"
@@ -140,17 +139,16 @@ func (f *Fingerprinter) Sum(c Content) backend.Fingerprint {
 
 	d.chunk(f.version)
 	if wellFormed {
-		d.media = mt.appendTo(d.media[:0], form == formParts || form == formWholeParts)
-		d.chunkBytes(d.media)
+		d.text = mt.appendTo(d.text[:0], form == formParts || form == formWholeParts)
+		d.chunkBytes(d.text)
 	} else {
 		d.chunk(c.Type)
 	}
 	d.chunk(c.Query)
 
 	d.writeBody(form, c.Body)
-	sum := backend.Fingerprint{Version: f.version}
-	d.hash.Sum(sum.Sum[:0])
-	return sum
+	d.hash.Sum(d.sum[:0])
+	return backend.Fingerprint{Version: f.version, Sum: d.sum}
 }
 
 // bodyForm says how a body goes into the digest; its zero value is "raw".
@@ -169,8 +167,9 @@ const (
 // digest is the working memory of one Sum.
 type digest struct {
 	hash   hash.Hash
-	media  []byte
+	sum    [sha256.Size]byte
 	head   [9]byte
+	text   []byte
 	json   canonical
 	fields fields
 }
@@ -179,7 +178,7 @@ var digests = sync.Pool{New: func() any { return &digest{hash: sha256.New()} }}
 
 // free hands d on to the next Sum, unless a large body has bloated it.
 func (d *digest) free() {
-	if d.json.size()+d.fields.size() > 1<<18 {
+	if cap(d.text)+d.json.size()+d.fields.size() > 1<<18 {
 		return
 	}
 	d.hash.Reset()
@@ -253,6 +252,6 @@ func (d *digest) chunkBytes(b []byte) {
 }
 
 func (d *digest) chunk(s string) {
-	d.length(len(s))
-	_, _ = io.WriteString(d.hash, s)
+	d.text = append(d.text[:0], s...)
+	d.chunkBytes(d.text)
 }

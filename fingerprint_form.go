@@ -49,7 +49,7 @@ func (f *fields) order(root place) (found bool) {
 // parsePairs reads application/x-www-form-urlencoded.
 func (f *fields) parsePairs(body []byte, root place) (found, ok bool) {
 	f.reset()
-	// Unescaping never makes longer, so that names and values can be parts of buf.
+	// Unescaping never makes longer.
 	f.buf = slices.Grow(f.buf, len(body))
 	for rest, more := body, true; more; {
 		var pair []byte
@@ -95,5 +95,5 @@ func (f *fields) unescape(s []byte) ([]byte, bool) {
 		}
 		f.buf = append(f.buf, b)
 	}
-	return f.buf[start:len(f.buf):len(f.buf)], true
+	return f.buf[start:], true
 }

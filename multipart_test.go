@@ -82,6 +82,7 @@ func TestMultipartMalformed(t *testing.T) {
 		"repeated field":        string(multi("x", "X: 1\r\nx: 2\r\n"+part("a", "1")).Body),
 		"folded field":          string(multi("x", "X: 1\r\n 2\r\n"+part("a", "1")).Body),
 		"bare line feed":        string(multi("x", "X: 1\nY: 2\r\n"+part("a", "1")).Body),
+		"blank in a name":       string(multi("x", "X Y: 1\r\n"+part("a", "1")).Body),
 		"no colon":              string(multi("x", "X\r\n"+part("a", "1")).Body),
 		"large header":          string(multi("x", "X: "+strings.Repeat("x", maxPartHeader)+"\r\n"+part("a", "1")).Body),
 		"too many parts":        string(multi("x", slices.Repeat([]string{part("a", "1")}, maxParts+1)...).Body),
