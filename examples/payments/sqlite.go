@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"net/http"
+
+	"github.com/idem-go/idem/sqlite"
+)
+
+func openSQLite(ctx context.Context, path string) (*store, error) {
+	db, err := sqlite.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &store{pool: sqlDB{db}, close: func() { db.Close() }}
+	if s.protect, err = protectSQLite(ctx, db); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func protectSQLite(ctx context.Context, db *sql.DB) (func(txHandler) http.Handler, error) {
+	if err := sqlite.Migrate(ctx, db); err != nil {
+		return nil, err
+	}
+	b, err := sqlite.New(db)
+	if err != nil {
+		return nil, err
+	}
+	return protect(ctx, b, func(tx *sql.Tx) database { return sqlDB{tx} })
+}
+
+// sqlDB makes a database of a *sql.DB or a *sql.Tx.
+type sqlDB struct {
+	q interface {
+		ExecContext(ctx context.Context, sql string, args ...any) (sql.Result, error)
+		QueryRowContext(ctx context.Context, sql string, args ...any) *sql.Row
+	}
+}
+
+func (d sqlDB) exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	r, err := d.q.ExecContext(ctx, sql, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+func (d sqlDB) get(ctx context.Context, sql string, args []any, into ...any) error {
+	return d.q.QueryRowContext(ctx, sql, args...).Scan(into...)
+}
+
+// lockRow is empty: SQLite has one writer at a time, and the transaction of the
+// middleware has been it since its BEGIN IMMEDIATE.
+func (sqlDB) lockRow() string { return "" }
