@@ -31,7 +31,7 @@ func Do[V any](ctx context.Context, e *Executor, req Request, effect func(ctx co
 			return Response{}, err
 		}
 		if resp, lost = encode(value); lost != nil {
-			return Response{Tombstone: backend.NotStored}, nil
+			return Response{Tombstone: backend.NotStored}, nil //nolint:nilerr // lost says it
 		}
 		return resp, nil
 	})

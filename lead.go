@@ -102,7 +102,7 @@ func (e *Executor) lead(ctx context.Context, c backend.Claim, fl *flight, got ba
 	r := got.Record
 	start := time.Now()
 	if r.RecoveryPoint != "" {
-		e.release(ctx, c, r.Holder())
+		_ = e.release(ctx, c, r.Holder()) // the lease ends by itself
 		return outcome{}, ErrRecoveryPoint
 	}
 	e.event(ctx, began(r.Attempt), c, r.Attempt, start)

@@ -25,7 +25,7 @@ var checkpointCases = []testCase{
 		e.still("Checkpoint(no record)", l.Key, backend.ErrLeaseLost, func() error { return e.checkpoint(l, point(1, "p", "s")) })
 	}),
 	rule("checkpoint/completed", "A checkpoint after the completion by the same claim does nothing.", func(e *env) {
-		r := e.completed(request("k"), "done")
+		r := e.completed(request("k"))
 		for seq := backend.Sequence(1); seq <= 3; seq++ {
 			e.still(fmt.Sprintf("Checkpoint(%d, completed)", seq), r.Key, nil, func() error { return e.checkpoint(r.Holder(), point(seq, "p", "s")) })
 		}

@@ -52,7 +52,7 @@ var claimCases = []testCase{
 	}),
 	rule("claim/race-retention-over", "Of many claims of an expired record at once one acquires it.", func(e *env) {
 		c := fleeting("k")
-		e.completed(c, "done")
+		e.completed(c)
 		e.advance(c.Retention)
 		claimRace(e, c)
 	}),
@@ -90,7 +90,7 @@ func claimInProgress(e *env) {
 
 func claimReplay(e *env) {
 	c := request("k")
-	e.completed(c, "done")
+	e.completed(c)
 	r := e.refuse("Claim(completed)", rival(c))
 	if want := answer(1, "done").Response; r.Status != backend.Completed || !r.Response.Equal(want) || r.LeaseLeft != 0 {
 		e.Errorf("Claim(completed) = %v, %+v, lease %v, want completed, %+v, 0", r.Status, r.Response, r.LeaseLeft, want)
@@ -122,7 +122,7 @@ func claimSameIDLapsed(e *env) {
 
 func claimSameIDCompleted(e *env) {
 	c := request("k")
-	e.completed(c, "done")
+	e.completed(c)
 	if r := e.refuse("Claim(same id, completed)", c); r.ClaimID != c.ID {
 		e.Errorf("Claim(same id, completed): claim id = %x, want the one that completed", r.ClaimID)
 	}
@@ -201,7 +201,7 @@ func claimRetentionOver(e *env) {
 	e.ok("Complete", e.complete(l, answer(2, "done")))
 	next := rival(c)
 	next.Target.Path, next.Operation = "/other", "other"
-	next.Fingerprints = []backend.Fingerprint{print("v2", "other")}
+	next.Fingerprints = []backend.Fingerprint{fingerprint("v2", "other")}
 	e.notBefore("another request acquires", c.Retention, sent, func() bool { return e.claim("Claim", next).Acquired })
 	r := e.get(c.Key)
 	want := backend.Record{
@@ -220,7 +220,7 @@ func mismatch(e *env, c backend.Claim, bring func(backend.Claim, backend.Lease))
 	for part, other := range map[backend.Part]func(*backend.Claim){
 		backend.Method:  func(n *backend.Claim) { n.Target.Method = "PUT" },
 		backend.Path:    func(n *backend.Claim) { n.Target.Path += " " },
-		backend.Content: func(n *backend.Claim) { n.Fingerprints = []backend.Fingerprint{print("v1", "altered")} },
+		backend.Content: func(n *backend.Claim) { n.Fingerprints = []backend.Fingerprint{fingerprint("v1", "altered")} },
 	} {
 		n := rival(c)
 		other(&n)
@@ -234,13 +234,13 @@ func mismatch(e *env, c backend.Claim, bring func(backend.Claim, backend.Lease))
 func claimMismatchOwnID(e *env) {
 	c := request("k")
 	e.acquire("Claim", c)
-	c.Fingerprints = []backend.Fingerprint{print("v1", "altered")}
+	c.Fingerprints = []backend.Fingerprint{fingerprint("v1", "altered")}
 	e.refuse("Claim(same id, other content)", c)
 }
 
 func claimOperation(e *env) {
 	c := request("k")
-	e.completed(c, "done")
+	e.completed(c)
 	next := rival(c)
 	next.Operation = "POST /v2/payments"
 	r := e.refuse("Claim(renamed operation)", next)
@@ -260,7 +260,7 @@ func claimOlderFingerprint(e *env) {
 	e.acquire("Claim", old)
 	e.lapse(old)
 	next := rival(old)
-	next.Fingerprints = []backend.Fingerprint{print("v2", "new algorithm"), print("v1", "altered")}
+	next.Fingerprints = []backend.Fingerprint{fingerprint("v2", "new algorithm"), fingerprint("v1", "altered")}
 	e.refuse("Claim(v2, v1 with other content)", next)
 	next.Fingerprints[1] = old.Fingerprints[0]
 	if r := e.acquire("Claim(v2, v1)", next); r.Fingerprint != old.Fingerprints[0] {

@@ -49,14 +49,14 @@ func completeStored(e *env) {
 }
 
 func completeRetry(e *env) {
-	r := e.completed(request("k"), "done")
+	r := e.completed(request("k"))
 	for seq := backend.Sequence(1); seq <= 2; seq++ {
 		e.still("Complete(again)", r.Key, nil, func() error { return e.complete(r.Holder(), answer(seq, "done")) })
 	}
 }
 
 func completeConflict(e *env) {
-	r := e.completed(request("k"), "done")
+	r := e.completed(request("k"))
 	for name, change := range map[string]func(*backend.Response){
 		"body":      func(o *backend.Response) { o.Body = []byte("done ") },
 		"no body":   func(o *backend.Response) { o.Body = nil },

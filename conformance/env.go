@@ -32,7 +32,7 @@ func request(key string) backend.Claim {
 		ID:           newID(),
 		Operation:    "POST /payments",
 		Target:       backend.Target{Method: "POST", Path: "/payments?dry=0"},
-		Fingerprints: []backend.Fingerprint{print("v1", "content")},
+		Fingerprints: []backend.Fingerprint{fingerprint("v1", "content")},
 		Lease:        time.Minute,
 		Retention:    24 * time.Hour,
 		Abandon:      7 * 24 * time.Hour,
@@ -65,7 +65,7 @@ func newID() (id backend.ClaimID) {
 	return id
 }
 
-func print(version, content string) backend.Fingerprint {
+func fingerprint(version, content string) backend.Fingerprint {
 	f := backend.Fingerprint{Version: version}
 	copy(f.Sum[:], content)
 	return f
@@ -191,11 +191,11 @@ func (e *env) complete(l backend.Lease, c backend.Completion) error {
 	return e.b.Complete(e.Context(), l, c)
 }
 
-// completed stores a record that is done.
-func (e *env) completed(c backend.Claim, body string) backend.Record {
+// completed stores a record with the response "done".
+func (e *env) completed(c backend.Claim) backend.Record {
 	e.Helper()
 	l := e.acquire("Claim", c).Holder()
-	e.ok("Complete", e.complete(l, answer(1, body)))
+	e.ok("Complete", e.complete(l, answer(1, "done")))
 	return e.get(c.Key)
 }
 

@@ -19,7 +19,7 @@ var errorCases = []testCase{
 }
 
 // every calls every method that takes a key or a lease.
-func every(e *env, ctx context.Context, c backend.Claim, l backend.Lease) map[string]error {
+func every(ctx context.Context, e *env, c backend.Claim, l backend.Lease) map[string]error {
 	l.Key = c.Key
 	_, claimed := e.b.Claim(ctx, c)
 	_, got := e.b.Get(ctx, c.Key)
@@ -44,7 +44,7 @@ func errorsInvalidKey(e *env) {
 		} {
 			c := request("k")
 			set(&c.Key)
-			for call, err := range every(e, e.Context(), c, backend.Lease{ClaimID: c.ID, Token: 1}) {
+			for call, err := range every(e.Context(), e, c, backend.Lease{ClaimID: c.ID, Token: 1}) {
 				e.invalid(call+"("+name+" "+what+")", err)
 			}
 		}
@@ -143,15 +143,15 @@ func errorsCancelled(e *env) {
 	ctx, cancel := context.WithCancel(e.Context())
 	cancel()
 	r := e.acquire("Claim", request("k"))
-	e.completed(request("done"), "done")
+	e.completed(request("done"))
 	fresh := request("fresh")
-	for call, err := range every(e, ctx, fresh, r.Holder()) {
+	for call, err := range every(ctx, e, fresh, r.Holder()) {
 		e.cancelled(call, err)
 	}
 	e.gone("after a cancelled Claim", fresh.Key)
 	held := request("k")
 	held.ID = r.ClaimID
-	for call, err := range every(e, ctx, held, r.Holder()) {
+	for call, err := range every(ctx, e, held, r.Holder()) {
 		e.cancelled(call, err)
 	}
 	e.same("record after cancelled writes", e.get(r.Key), r)

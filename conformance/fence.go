@@ -129,7 +129,7 @@ func fenceZombie(e *env) {
 
 	// Completed, over, claimed again.
 	c = fleeting("expired")
-	old = e.completed(c, "done").Holder()
+	old = e.completed(c).Holder()
 	e.reclaim(rivalFor(c))
 	lost(e, "first life, retention over", old)
 

@@ -19,7 +19,7 @@ var getCases = []testCase{
 	}),
 	rule("get/swept", "Get after the sweep is ErrNotFound.", func(e *env) {
 		c := fleeting("k")
-		e.completed(c, "done")
+		e.completed(c)
 		e.swept(c)
 		e.gone("after a sweep", c.Key)
 	}),

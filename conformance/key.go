@@ -84,7 +84,7 @@ func keyLongest(e *env) {
 	c.Target = backend.Target{Method: strings.Repeat("M", backend.MaxMethod), Path: strings.Repeat("/", backend.MaxPath)}
 	c.Fingerprints = nil
 	for i := range backend.MaxVersions {
-		c.Fingerprints = append(c.Fingerprints, print(strings.Repeat(string(rune('a'+i)), backend.MaxVersion), "content"))
+		c.Fingerprints = append(c.Fingerprints, fingerprint(strings.Repeat(string(rune('a'+i)), backend.MaxVersion), "content"))
 	}
 	c.Payload = allBytes(backend.MaxPayload)
 	r := e.acquire("Claim(longest parts)", c)

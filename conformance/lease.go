@@ -12,7 +12,7 @@ var leaseCases = []testCase{
 	rule("lease/renew-lapsed", "A lapsed lease that nobody took over can be renewed.", leaseRenewLapsed),
 	rule("lease/renew-not-sequenced", "A renewal changes the end of the lease and nothing else.", leaseOnlyEnd),
 	rule("lease/renew-completed", "Renewing what its own claim has completed does nothing.", func(e *env) {
-		r := e.completed(request("k"), "done")
+		r := e.completed(request("k"))
 		e.still("Renew(completed)", r.Key, nil, func() error { return e.renew(r.Holder(), time.Hour) })
 	}),
 	rule("lease/renew-missing", "Renewing a record that isn't there is ErrLeaseLost.", func(e *env) {

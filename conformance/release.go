@@ -8,7 +8,7 @@ var releaseCases = []testCase{
 	rule("release/old-id", "After a release the old claim's writes are ErrLeaseLost; releasing again is a no-op (hard case 1).", releaseOldID),
 	rule("release/same-id-claims", "A claim id that released its record and claims again gets a new, higher token.", releaseSameID),
 	rule("release/completed", "Releasing what is completed does nothing, so that it can always be deferred.", func(e *env) {
-		r := e.completed(request("k"), "done")
+		r := e.completed(request("k"))
 		e.still("Release(completed)", r.Key, nil, func() error { return e.release(r.Holder()) })
 	}),
 	rule("release/missing", "Releasing what isn't there does nothing.", func(e *env) {
@@ -31,7 +31,7 @@ func releaseFresh(e *env) {
 	e.ok("Release", e.release(first.Holder()))
 	e.gone("after a release", c.Key)
 	next := rival(c)
-	next.Fingerprints = []backend.Fingerprint{print("v1", "another request")}
+	next.Fingerprints = []backend.Fingerprint{fingerprint("v1", "another request")}
 	if r := e.acquire("Claim(released)", next); r.Attempt != 1 || r.Token <= first.Token {
 		e.Errorf("Claim(released): attempt %d, token %d, want 1 and more than %d", r.Attempt, r.Token, first.Token)
 	}

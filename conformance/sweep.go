@@ -12,7 +12,7 @@ var sweepCases = []testCase{
 	rule("sweep/nothing", "A sweep that finds nothing returns 0.", func(e *env) {
 		e.sweepNone("an empty store")
 		e.acquire("Claim", request("started"))
-		e.completed(request("completed"), "done")
+		e.completed(request("completed"))
 		e.sweepNone("a store of live records")
 	}),
 	rule("sweep/live", "A sweep removes no record that is alive: running, resumable or retained (hard case 5).", sweepLive),
@@ -61,7 +61,7 @@ func sweepLive(e *env) {
 	l := e.acquire("Claim", started).Holder()
 	e.ok("Renew", e.renew(l, time.Hour)) // its age is over, its lease is not
 	e.ok("Checkpoint", e.checkpoint(e.acquire("Claim", resumable).Holder(), point(1, "p", "s")))
-	e.completed(done, "done")
+	e.completed(done)
 	e.swept2(fleeting("canary"))
 	for _, c := range []backend.Claim{started, resumable, done} {
 		if _, ok := e.find(c.Key); !ok {
@@ -78,7 +78,7 @@ func sweepLive(e *env) {
 // every sweep that others were due for has happened.
 func (e *env) swept2(canary backend.Claim) {
 	e.Helper()
-	e.completed(canary, "done")
+	e.completed(canary)
 	e.swept(canary)
 }
 
@@ -146,7 +146,7 @@ func sweepTombstone(e *env) {
 func sweepLimit(e *env) {
 	const records, limit = 7, 3
 	for i := range records {
-		e.completed(fleeting(fmt.Sprintf("k%d", i)), "done")
+		e.completed(fleeting(fmt.Sprintf("k%d", i)))
 	}
 	e.advance(2 * short)
 	total := 0
@@ -169,7 +169,7 @@ func sweepLimit(e *env) {
 		return
 	}
 	for i := range records {
-		e.completed(fleeting(fmt.Sprintf("k%d", i)), "done")
+		e.completed(fleeting(fmt.Sprintf("k%d", i)))
 	}
 	e.Advance(2 * short)
 	for _, want := range []int{3, 3, 1, 0} {
@@ -185,7 +185,7 @@ func sweepNotStarved(e *env) {
 		e.ok("Renew", e.renew(e.acquire("Claim", c).Holder(), time.Hour))
 	}
 	c := fleeting("over")
-	e.completed(c, "done")
+	e.completed(c)
 	e.advance(c.Lease + c.Retention)
 	e.until("the expired record is swept", func() bool {
 		for e.sweep(3) == 3 { // to the end, as a sweeper does

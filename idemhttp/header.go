@@ -55,7 +55,7 @@ func splitHeader(h http.Header, keepLength bool) headerSplit {
 		switch {
 		case !isToken(name): // net/http would not send it
 			continue
-		case k == dropped && !(keepLength && name == "Content-Length"):
+		case k == dropped && (!keepLength || name != "Content-Length"):
 			continue
 		case k == once, len(hop) > 0 && lists(hop, name):
 			if s.once == nil {

@@ -17,12 +17,12 @@ var (
 	ErrKeyMalformed = errors.New("idempotency key malformed")
 )
 
-// malformedKey says what is wrong with a key without repeating it.
-type malformedKey string
+// malformedKeyError says what is wrong with a key without repeating it.
+type malformedKeyError string
 
-func (m malformedKey) Error() string { return ErrKeyMalformed.Error() + ": " + string(m) }
+func (m malformedKeyError) Error() string { return ErrKeyMalformed.Error() + ": " + string(m) }
 
-func (m malformedKey) Is(target error) bool { return target == ErrKeyMalformed }
+func (m malformedKeyError) Is(target error) bool { return target == ErrKeyMalformed }
 
 // KeySyntax says which spellings of a key are understood. The zero KeySyntax is
 // the default: keys of 8 to 255 bytes, quoted or bare.
@@ -56,32 +56,32 @@ func (s KeySyntax) Parse(lines []string) (string, error) {
 		return "", ErrKeyMissing
 	case 1:
 	default:
-		return "", malformedKey("more than one line")
+		return "", malformedKeyError("more than one line")
 	}
 	line := strings.Trim(lines[0], " ")
 	var key string
 	switch {
 	case line == "":
-		return "", malformedKey("it is empty")
+		return "", malformedKeyError("it is empty")
 	case line[0] == '"':
 		var err error
 		if key, err = parseQuoted(line); err != nil {
 			return "", err
 		}
 	case s.Strict:
-		return "", malformedKey("it is not a string in double quotes (RFC 9651, section 3.3.3)")
+		return "", malformedKeyError("it is not a string in double quotes (RFC 9651, section 3.3.3)")
 	case !isBare(line):
-		return "", malformedKey("a key without double quotes can't contain blanks, commas, semicolons, quotation marks, backslashes or anything but visible ASCII")
+		return "", malformedKeyError("a key without double quotes can't contain blanks, commas, semicolons, quotation marks, backslashes or anything but visible ASCII")
 	default:
 		key = line
 	}
 	switch {
 	case len(key) < cmp.Or(s.MinLen, 8):
-		return "", malformedKey("it is too short")
+		return "", malformedKeyError("it is too short")
 	case len(key) > cmp.Or(s.MaxLen, 255):
-		return "", malformedKey("it is too long")
+		return "", malformedKeyError("it is too long")
 	case strings.Trim(key, " ") == "":
-		return "", malformedKey("it is blank")
+		return "", malformedKeyError("it is blank")
 	}
 	return key, nil
 }
@@ -93,7 +93,7 @@ func parseQuoted(line string) (string, error) {
 	item, err := httpsfv.UnmarshalItem([]string{line})
 	key, ok := item.Value.(string)
 	if err != nil || !ok {
-		return "", malformedKey("it is not a valid string (RFC 9651, section 3.3.3)")
+		return "", malformedKeyError("it is not a valid string (RFC 9651, section 3.3.3)")
 	}
 	return key, nil
 }

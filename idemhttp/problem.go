@@ -140,7 +140,7 @@ func problemOf(err error, cfg *config, ran bool) problem {
 
 // keyReason is what is wrong with a key, without the key.
 func keyReason(err error) string {
-	if m, ok := errors.AsType[malformedKey](err); ok {
+	if m, ok := errors.AsType[malformedKeyError](err); ok {
 		return string(m)
 	}
 	return "it is malformed"

@@ -39,7 +39,8 @@ func byUser(r *http.Request) (idem.Scope, error) {
 
 // setup is what a test says about the server it wants.
 type setup struct {
-	backend  backend.Backend // nil: a new memory
+	backend  backend.Backend // on the leased path; nil: a new memory
+	tx       func(backend.Transactor[*sql.Tx]) backend.Transactor[*sql.Tx]
 	executor []idem.Option
 	options  []Option
 	scope    ScopeFunc // nil: byUser
@@ -118,17 +119,37 @@ func leased(t testing.TB, s setup, h http.Handler) *site {
 // transacted serves h on the transaction path.
 func transacted(t testing.TB, s setup, h http.Handler) *site {
 	t.Helper()
-	db := openDB(t)
-	ex := txExecutor(t, db, s.executor...)
+	return transactedOn(t, openDB(t), s, h)
+}
+
+func transactedOn(t testing.TB, db *sql.DB, s setup, h http.Handler) *site {
+	t.Helper()
 	l := new(late)
 	site := serve(t, l)
 	scope, opts := s.common(site)
-	m, err := NewTx(ex, scope, opts...)
+	m, err := NewTx(s.txExecutor(t, db), scope, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Handler = s.wrap(m.Wrap(h))
 	return site
+}
+
+func (s setup) txExecutor(t testing.TB, db *sql.DB) *idem.TxExecutor[*sql.Tx] {
+	t.Helper()
+	var b backend.Transactor[*sql.Tx]
+	b, err := sqlite.New(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.tx != nil {
+		b = s.tx(b)
+	}
+	ex, err := idem.NewTx(b, s.executor...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ex
 }
 
 // openDB opens a database with the records' table and one of effects.
@@ -149,17 +170,22 @@ func openDB(t testing.TB) *sql.DB {
 	return db
 }
 
-func txExecutor(t testing.TB, db *sql.DB, opts ...idem.Option) *idem.TxExecutor[*sql.Tx] {
+// count is how many effects there are.
+func count(t testing.TB, db *sql.DB) (n int) {
 	t.Helper()
-	b, err := sqlite.New(db)
-	if err != nil {
+	if err := db.QueryRowContext(context.Background(), "SELECT count(*) FROM effects").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
-	ex, err := idem.NewTx(b, opts...)
+	return n
+}
+
+func readAll(t testing.TB, r *http.Request) string {
+	t.Helper()
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		t.Fatal(err)
+		t.Errorf("read the request's body: %v", err)
 	}
-	return ex
+	return string(body)
 }
 
 // paths are both of them, for what has to be so on both.
@@ -264,6 +290,7 @@ func receive(t testing.TB, conn net.Conn, method string) reply {
 			continue
 		}
 		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
 		if err != nil {
 			t.Fatalf("the answer's body is cut off after %q: %v", body, err)
 		}

@@ -74,7 +74,7 @@ func (s settings) check(normal bool) error {
 	if normal {
 		least = syncNormal
 	}
-	hint := ""
+	var hint string
 	switch {
 	case s.file == "":
 		hint = "every connection to :memory: has a database of its own; use a file, sqlite.Open(path)"

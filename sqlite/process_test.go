@@ -71,11 +71,14 @@ func start(t *testing.T, role, path string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		p.cmd.Process.Kill()
-		p.cmd.Wait()
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
 	})
 	return p
 }
+
+// untilClosed waits for the parent's sign.
+func untilClosed(r io.Reader) { _, _ = r.Read(make([]byte, 1)) }
 
 // line is the next line that the child prints.
 func (p *process) line(t *testing.T) string {
@@ -103,7 +106,7 @@ func openRole(path string, opts ...sqlite.Option) (*sqlite.Backend, func(), erro
 
 func migrateRole(path string) error {
 	fmt.Println("ready")
-	os.Stdin.Read(make([]byte, 1)) // all start at once
+	untilClosed(os.Stdin) // all start at once
 	b, stop, err := openRole(path)
 	if err != nil {
 		return err
@@ -208,7 +211,7 @@ func writeRole(path string) error {
 	}
 	defer stop()
 	fmt.Println("ready")
-	os.Stdin.Read(make([]byte, 1))
+	untilClosed(os.Stdin)
 	n, longest, err := contend(b, "child")
 	if err != nil {
 		return err
@@ -252,7 +255,7 @@ func holdRole(path string) error {
 	}
 	defer tx.Rollback()
 	fmt.Println("held")
-	os.Stdin.Read(make([]byte, 1))
+	untilClosed(os.Stdin)
 	return nil
 }
 
@@ -303,7 +306,7 @@ func TestAnotherProcessHoldsTheFile(t *testing.T) {
 		t.Errorf("Claim returned %v after its context's 20ms", d)
 	}
 	p.stdin.Close()
-	p.cmd.Wait()
+	_ = p.cmd.Wait()
 	if n := count(t, db, "SELECT count(*) FROM idem_keys"); n != 1 {
 		t.Errorf("records = %d, want 1: what was unavailable has not been applied", n)
 	}
@@ -339,7 +342,7 @@ func TestKilledProcess(t *testing.T) {
 	for range 100 {
 		p.line(t)
 	}
-	p.cmd.Process.Kill()
+	_ = p.cmd.Process.Kill()
 	var said string
 	var i int
 	claimed, completed := -1, -1
@@ -350,7 +353,7 @@ func TestKilledProcess(t *testing.T) {
 			completed = i
 		}
 	}
-	p.cmd.Wait()
+	_ = p.cmd.Wait()
 	b := newBackend(t, openFile(t, path))
 	for k := range max(completed, 49) + 1 {
 		r, err := b.Get(t.Context(), claimOf(fmt.Sprint("key-", k)).Key)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -253,7 +254,7 @@ func (b *Backend) apply(ctx context.Context, t *txn, group []*write) (changed bo
 
 // withOp is the error of a group as that of one of its writes.
 func withOp(err error, op string) error {
-	if e, ok := err.(*backend.Error); ok {
+	if e, ok := errors.AsType[*backend.Error](err); ok {
 		c := *e
 		c.Op = op
 		return &c

@@ -41,7 +41,7 @@ func (b *Backend) prepare(ctx context.Context, op string) error {
 		}
 		var s *sql.Stmt
 		err := b.patiently(ctx, func() (err error) {
-			s, err = b.db.PrepareContext(ctx, text)
+			s, err = b.db.PrepareContext(ctx, text) //nolint:sqlclosecheck // closed with the pool
 			return err
 		})
 		if err != nil {
@@ -84,21 +84,21 @@ func (r reader) QueryRowContext(ctx context.Context, query string, args ...any) 
 
 func (t *txn) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if s := t.b.stmts.byText[query]; s != nil {
-		return t.Tx.StmtContext(ctx, s).ExecContext(ctx, args...)
+		return t.Tx.StmtContext(ctx, s).ExecContext(ctx, args...) //nolint:sqlclosecheck // closed with the transaction
 	}
 	return t.Tx.ExecContext(ctx, query, args...)
 }
 
 func (t *txn) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if s := t.b.stmts.byText[query]; s != nil {
-		return t.Tx.StmtContext(ctx, s).QueryContext(ctx, args...)
+		return t.Tx.StmtContext(ctx, s).QueryContext(ctx, args...) //nolint:sqlclosecheck // closed with the transaction
 	}
 	return t.Tx.QueryContext(ctx, query, args...)
 }
 
 func (t *txn) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if s := t.b.stmts.byText[query]; s != nil {
-		return t.Tx.StmtContext(ctx, s).QueryRowContext(ctx, args...)
+		return t.Tx.StmtContext(ctx, s).QueryRowContext(ctx, args...) //nolint:sqlclosecheck // closed with the transaction
 	}
 	return t.Tx.QueryRowContext(ctx, query, args...)
 }

@@ -123,14 +123,14 @@ func TestEffectCannotEndItsTransaction(t *testing.T) {
 		"COMMIT":   func(tx *sql.Tx) error { _, err := tx.Exec("COMMIT"); return err },
 		"ROLLBACK": func(tx *sql.Tx) error { _, err := tx.Exec("ROLLBACK"); return err },
 		"ROLLBACK, then on": func(tx *sql.Tx) error {
-			tx.Exec("ROLLBACK")
+			_, _ = tx.Exec("ROLLBACK")
 			_, err := tx.Exec("INSERT INTO ledger VALUES ('autocommit', 1)")
 			return err
 		},
 		"ROLLBACK, another BEGIN and COMMIT": func(tx *sql.Tx) error {
-			tx.Exec("ROLLBACK")
-			tx.Exec("BEGIN")
-			tx.Exec("INSERT INTO ledger VALUES ('autocommit', 1)")
+			for _, s := range []string{"ROLLBACK", "BEGIN", "INSERT INTO ledger VALUES ('autocommit', 1)"} {
+				_, _ = tx.Exec(s)
+			}
 			_, err := tx.Exec("COMMIT")
 			return err
 		},
@@ -142,7 +142,7 @@ func TestEffectCannotEndItsTransaction(t *testing.T) {
 				if err := charge(ctx, tx, "a"); err != nil {
 					return backend.Effect{}, err
 				}
-				end(tx)
+				_ = end(tx)
 				return backend.Effect{Response: created}, nil
 			})
 			if !errors.Is(err, backend.ErrInvalid) {

@@ -1,0 +1,219 @@
+package idemhttp
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem/backend"
+	"github.com/idem-go/idem/memory"
+)
+
+// gate stops somebody at a point until the test lets go.
+type gate struct{ reached, open chan struct{} }
+
+func newGate() *gate { return &gate{make(chan struct{}), make(chan struct{})} }
+
+// pass is called by the one that is stopped, once.
+func (g *gate) pass() {
+	close(g.reached)
+	<-g.open
+}
+
+// once is pass the first time, and nothing after that.
+func (g *gate) once() func() {
+	var passed atomic.Bool
+	return func() {
+		if !passed.Swap(true) {
+			g.pass()
+		}
+	}
+}
+
+// gated is a store with gates before the claim and before the completion.
+type gated struct {
+	backend.Backend
+	claim, complete func()
+}
+
+func (b *gated) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
+	b.claim()
+	return b.Backend.Claim(ctx, c)
+}
+
+func (b *gated) Complete(ctx context.Context, l backend.Lease, c backend.Completion) error {
+	b.complete()
+	return b.Backend.Complete(ctx, l, c)
+}
+
+// gone waits until the server has noticed that the client went away.
+func gone(t testing.TB, conn net.Conn, requests <-chan context.Context) {
+	t.Helper()
+	conn.Close()
+	select {
+	case <-(<-requests).Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the server does not notice that the client has gone")
+	}
+}
+
+// tellContext sends the context of each request, as the server gave it.
+func tellContext(to chan<- context.Context) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			to <- r.Context()
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// field report 2: the client goes away at every point after its body was read. The
+// request is completed all the same, and its retry gets the answer.
+func TestClientGone(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"leased", "transaction"} {
+		for _, point := range []string{"after the body", "in the handler", "before the completion"} {
+			t.Run(path+"/"+point, func(t *testing.T) {
+				t.Parallel()
+				g := newGate()
+				stop := g.once()
+				at := func(p string) func() {
+					return func() {
+						if p == point {
+							stop()
+						}
+					}
+				}
+				inHandler := at("in the handler")
+				h, ran := runs(func(w http.ResponseWriter, r *http.Request) {
+					inHandler()
+					if err := r.Context().Err(); err != nil {
+						t.Errorf("the handler's context: %v, want it to go on", err)
+					}
+					created(w, r)
+				})
+				requests := make(chan context.Context, 1)
+				var s *site
+				if path == "leased" {
+					s = leased(t, setup{
+						backend: &gated{memory.New(), at("after the body"), at("before the completion")},
+						outer:   tellContext(requests),
+					}, h)
+				} else {
+					before, after := at("after the body"), at("before the completion")
+					s = transacted(t, setup{
+						outer: tellContext(requests),
+						tx: interfere(func(inner func(effect) (backend.Claimed, error), e effect) (backend.Claimed, error) {
+							before()
+							return inner(func(ctx context.Context, tx *sql.Tx, c backend.Claimed) (backend.Effect, error) {
+								defer after()
+								return e(ctx, tx, c)
+							})
+						}),
+					}, h)
+				}
+				conn := dial(t, s)
+				q := withKey(key1)
+				q.body = "hello"
+				if _, err := conn.Write(q.bytes()); err != nil {
+					t.Fatal(err)
+				}
+				<-g.reached
+				gone(t, conn, requests)
+				close(g.open)
+
+				// Until the first one has ended.
+				r := reply{status: http.StatusConflict}
+				for r.status == http.StatusConflict {
+					r = send(t, s, q)
+					<-requests
+				}
+				if r.status != http.StatusCreated || r.header.Get(replayedHeader) != "true" {
+					t.Errorf("retry = %d %q, want the replay of 201", r.status, r.head)
+				}
+				if n := ran.Load(); n != 1 {
+					t.Errorf("the handler ran %d times, want 1", n)
+				}
+			})
+		}
+	}
+}
+
+// WithClientCancel gives the handler the client's going away, and what the handler
+// answers all the same is stored.
+func TestWithClientCancel(t *testing.T) {
+	t.Parallel()
+	onBothPaths(t, func(t *testing.T, path func(testing.TB, setup, http.Handler) *site) {
+		started := make(chan struct{}, 1)
+		finished := make(chan error, 1)
+		h, ran := runs(func(w http.ResponseWriter, r *http.Request) {
+			started <- struct{}{}
+			<-r.Context().Done()
+			finished <- context.Cause(r.Context())
+			created(w, r)
+		})
+		s := path(t, setup{options: []Option{WithClientCancel()}}, h)
+		conn := dial(t, s)
+		if _, err := conn.Write(withKey(key1).bytes()); err != nil {
+			t.Fatal(err)
+		}
+		<-started
+		conn.Close()
+		if err := <-finished; !errors.Is(err, context.Canceled) {
+			t.Errorf("the handler's context ended with %v, want %v", err, context.Canceled)
+		}
+		if n := ran.Load(); n != 1 {
+			t.Errorf("the handler ran %d times, want 1", n)
+		}
+	})
+}
+
+func TestWithTimeout(t *testing.T) {
+	t.Parallel()
+	onBothPaths(t, func(t *testing.T, path func(testing.TB, setup, http.Handler) *site) {
+		h, ran := runs(func(w http.ResponseWriter, r *http.Request) {
+			if _, ok := r.Context().Deadline(); !ok {
+				t.Error("the handler's context has no deadline")
+			}
+			<-r.Context().Done()
+			http.Error(w, r.Context().Err().Error(), http.StatusGatewayTimeout)
+		})
+		s := path(t, setup{options: []Option{WithTimeout(50 * time.Millisecond)}}, h)
+		for range 2 {
+			r := send(t, s, withKey(key1))
+			if r.status != http.StatusGatewayTimeout || r.body != "context deadline exceeded\n" {
+				t.Errorf("request = %d %q, want the handler's own 504", r.status, r.body)
+			}
+		}
+		if n := ran.Load(); n != 2 {
+			t.Errorf("the handler ran %d times, want 2", n)
+		}
+	})
+}
+
+// What outer handlers put into the context stays.
+func TestContextValues(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	onBothPaths(t, func(t *testing.T, path func(testing.TB, setup, http.Handler) *site) {
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if got := r.Context().Value(key{}); got != "value" {
+				t.Errorf("Value() = %v, want value", got)
+			}
+			created(w, r)
+		})
+		s := path(t, setup{outer: func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, "value")))
+			})
+		}}, h)
+		if r := send(t, s, withKey(key1)); r.status != http.StatusCreated {
+			t.Errorf("request = %d, want 201", r.status)
+		}
+	})
+}
