@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -117,6 +118,9 @@ func TestSweepAgainstClaims(t *testing.T) {
 					c.Retention, c.Lease, c.Abandon = time.Hour, time.Hour, time.Hour
 				}
 				got, err := b.Claim(t.Context(), c)
+				if errors.Is(err, backend.ErrUnavailable) {
+					continue // leases of 1ms: others had it whenever it was looked at
+				}
 				if err != nil {
 					t.Errorf("Claim = %v, want nil", err)
 					return

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	lib "modernc.org/sqlite/lib"
+
 	"github.com/idem-go/idem/backend"
 )
 
@@ -111,7 +113,9 @@ func (t *txn) begin(ctx context.Context) error {
 	// Once both are stopped nothing but t.cancel ends the transaction's context.
 	// One that has started may end it at any time from now on.
 	followed, timed := unfollow(), timer.Stop()
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, sql.ErrTxDone) {
+	// What database/sql says of a transaction that it rolls back depends on where it
+	// was. SQLite's own errors mean what they say.
+	if c := primary(err); c == 0 || c == lib.SQLITE_INTERRUPT {
 		switch {
 		case !followed:
 			err = context.Cause(ctx)
