@@ -20,6 +20,7 @@ var sweepCases = []testCase{
 	rule("sweep/abandoned", "A started record without a recovery point goes when it is abandoned, and not before.", sweepAbandoned),
 	rule("sweep/activity", "The age of a started record counts from its last activity.", sweepActivity),
 	rule("sweep/tombstone", "An abandoned record past a recovery point becomes a tombstone and is never removed (hard case 5).", sweepTombstone),
+	rule("sweep/tombstone-completed", "A tombstone \"abandoned\" that its holder stored is never removed, and sweeps come to an end over it (hard case 26).", sweepTombstoneCompleted),
 	rule("sweep/limit", "A sweep changes at most limit records, and less than limit means that nothing is left.", sweepLimit),
 	rule("sweep/not-starved", "Records that may not go yet don't keep a sweep from those behind them (hard case 26).", sweepNotStarved),
 	rule("sweep/against-claims", "Sweeps and claims of expired records at once lose no live record (field report 5).", sweepAgainstClaims),
@@ -141,6 +142,20 @@ func sweepTombstone(e *env) {
 	e.swept2(fleeting("canary"))
 	e.refuse("Claim(abandoned)", rival(c))
 	e.same("Get(abandoned, swept again)", e.get(c.Key), r)
+}
+
+func sweepTombstoneCompleted(e *env) {
+	c := fleeting("k")
+	l := e.acquire("Claim", c).Holder()
+	e.ok("Complete", e.complete(l, backend.Completion{Sequence: 1, Response: backend.Response{Tombstone: backend.Abandoned}}))
+	r := e.get(c.Key)
+	e.swept2(fleeting("canary"))
+	e.advance(time.Hour)
+	e.sweep(10)
+	e.sweepNone("a store of an abandoned record")
+	e.refuse("Claim(abandoned)", rival(c))
+	r.ExpiresAt = time.Time{}
+	e.same("Get(abandoned, swept)", e.get(c.Key), r)
 }
 
 func sweepLimit(e *env) {

@@ -31,7 +31,8 @@
 //	none                          renew, checkpoint,       ErrLeaseLost   none
 //	                              complete
 //	none; started and released    release                  done           untouched
-//	time over                     sweep                    done           gone; with a recovery point: tombstone "abandoned"
+//	time over                     sweep                    done           gone; with a recovery point: tombstone "abandoned";
+//	                                                                      such a tombstone stays for ever
 //
 // Only claim and sweep look at the clock.
 package machine
@@ -229,12 +230,15 @@ func (Sweep) step(r *backend.Record, now time.Time) (*backend.Record, Outcome) {
 		return r, Outcome{}
 	}
 	if r.Status == backend.Completed {
-		if !Expired(*r, now) {
-			n := *r
-			n.ExpiresAt = r.CompletedAt.Add(r.Retention)
-			return &n, Outcome{Changed: true}
+		if Expired(*r, now) {
+			return nil, Outcome{Changed: true}
 		}
-		return nil, Outcome{Changed: true}
+		n := *r
+		n.ExpiresAt = r.CompletedAt.Add(r.Retention)
+		if r.Response.Tombstone == backend.Abandoned {
+			n.ExpiresAt = time.Time{}
+		}
+		return &n, Outcome{Changed: true}
 	}
 	due := r.UpdatedAt.Add(r.Abandon)
 	if due.Before(r.LockedUntil) {
