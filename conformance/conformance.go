@@ -2,7 +2,9 @@ package conformance
 
 import (
 	"context"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,8 @@ type T interface {
 	Logf(format string, args ...any)
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
+	// Skipf ends the case as not run. A store that can't be had calls it.
+	Skipf(format string, args ...any)
 }
 
 var _ T = (*testing.T)(nil)
@@ -34,7 +38,8 @@ type Store struct {
 // Verdict of a case.
 type Verdict string
 
-// The verdicts. A case that needs a power which the Store has not is NotRun.
+// The verdicts. NotRun means that something was missing, and the log says what:
+// it proves nothing.
 const (
 	Passed Verdict = "passed"
 	Failed Verdict = "failed"
@@ -65,12 +70,16 @@ func (r *Report) Failed() []string {
 
 // Run runs the suite as subtests of t. newStore is called once per case and
 // cleans up with t.Cleanup.
+//
+// A case that is not run is skipped with its reason. Where the environment
+// variable IDEM_TEST_REQUIRE is "all", or a list with "conformance" in it, it
+// fails.
 func Run(t *testing.T, newStore func(t *testing.T) Store) {
 	for _, c := range cases() {
 		t.Run(c.id, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t)
-			report(t, run(t.Context(), c.scenario, func(t T) func() { return c.bind(t, s) }))
+			report(t, run(t.Context(), c.scenario, func(t T) { c.start(t, s) }))
 		})
 	}
 }
@@ -80,7 +89,7 @@ func Run(t *testing.T, newStore func(t *testing.T) Store) {
 func Check(ctx context.Context, newStore func(t T) Store) *Report {
 	r := &Report{}
 	for _, c := range cases() {
-		r.Results = append(r.Results, run(ctx, c.scenario, func(t T) func() { return c.bind(t, newStore(t)) }))
+		r.Results = append(r.Results, run(ctx, c.scenario, func(t T) { c.start(t, newStore(t)) }))
 	}
 	return r
 }
@@ -91,13 +100,24 @@ func report(t *testing.T, r Result) {
 	for _, line := range r.Log {
 		t.Log(line)
 	}
-	switch r.Verdict {
-	case Passed:
-	case NotRun:
-		t.Skipf("%s is not run", r.ID)
+	switch {
+	case r.Verdict == Passed:
+	case r.Verdict == NotRun && !required(os.Getenv("IDEM_TEST_REQUIRE")):
+		t.Skipf("SKIPPED, NOT TESTED: %s: %s", r.ID, r.Rule)
+	case r.Verdict == NotRun:
+		t.Errorf("%s is not run, but required (IDEM_TEST_REQUIRE): %s", r.ID, r.Rule)
 	default:
 		t.Errorf("%s broken: %s", r.ID, r.Rule)
 	}
+}
+
+func required(list string) bool {
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name == "all" || name == "conformance" {
+			return true
+		}
+	}
+	return false
 }
 
 // testCase is a case that needs nothing but a Backend.
@@ -106,18 +126,13 @@ type testCase struct {
 	f func(e *env)
 }
 
-func (c testCase) bind(t T, s Store) func() {
-	if c.moves && s.Advance == nil {
-		return nil
-	}
-	return func() { c.f(&env{T: t, Store: s, b: s.Open(t)}) }
-}
+func (c testCase) start(t T, s Store) { c.f(&env{T: t, Store: s, b: s.Open(t)}) }
 
 func rule(id, text string, f func(e *env)) testCase {
 	return testCase{scenario{id: id, rule: text, bound: time.Minute}, f}
 }
 
 func cases() []testCase {
-	return slices.Concat(claimCases, keyCases, leaseCases, fenceCases, checkpointCases,
-		completeCases, releaseCases, getCases, sweepCases, errorCases, lifecycleCases)
+	return slices.Concat(tableCases(), claimCases, keyCases, leaseCases, fenceCases, checkpointCases,
+		completeCases, getCases, sweepCases, errorCases, lifecycleCases)
 }

@@ -139,6 +139,13 @@ func (e *env) refuse(call string, c backend.Claim) backend.Record {
 	return got.Record
 }
 
+func (e *env) describe() backend.Description {
+	e.Helper()
+	d, err := e.b.Describe(e.Context())
+	e.ok("Describe", err)
+	return d
+}
+
 func (e *env) get(k backend.Key) backend.Record {
 	e.Helper()
 	r, err := e.b.Get(e.Context(), k)
@@ -273,6 +280,18 @@ func (e *env) until(what string, probe func() bool) {
 			e.Fatalf("%s: not within the bound of the case", what)
 		}
 	}
+}
+
+// reclaim claims the key of a completed record until its retention is over.
+func (e *env) reclaim(c backend.Claim, retention time.Duration) backend.Record {
+	e.Helper()
+	var got backend.Claimed
+	e.advance(retention)
+	e.until("the retention is over", func() bool {
+		got = e.claim("Claim", c)
+		return got.Acquired
+	})
+	return got.Record
 }
 
 // lapse waits until the lease that c was granted is over.

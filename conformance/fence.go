@@ -7,36 +7,6 @@ import (
 )
 
 var fenceCases = []testCase{
-	rule("fence/stale-owner", "After a takeover the old claim's writes are ErrLeaseLost and change nothing (field report 4).", func(e *env) {
-		c := hasty("k")
-		old := e.acquire("Claim", c).Holder()
-		e.lapse(c)
-		e.acquire("Claim(lapsed)", rival(c))
-		lost(e, "stale owner", old)
-	}),
-	rule("fence/stale-owner-completed", "Completion by another claim id is ErrLeaseLost even with an equal response (hard case 1).", fenceCompleted),
-	rule("fence/stale-owner-resumed", "The old claim's writes don't touch a record resumed at a recovery point.", func(e *env) {
-		c := hasty("k")
-		old := e.acquire("Claim", c).Holder()
-		e.ok("Checkpoint", e.checkpoint(old, point(1, "p", "s")))
-		e.lapse(c)
-		e.acquire("Claim(lapsed)", rival(c))
-		lost(e, "stale owner", old)
-	}),
-	rule("fence/other-id", "A write with the right token and another claim id is ErrLeaseLost.", func(e *env) {
-		l := e.acquire("Claim", request("k")).Holder()
-		l.ClaimID = newID()
-		lost(e, "other claim id", l)
-	}),
-	rule("fence/other-token", "A write with the right claim id and another token is ErrLeaseLost.", func(e *env) {
-		l := e.acquire("Claim", request("k")).Holder()
-		for _, by := range []backend.Token{-1, 1} {
-			o := l
-			o.Token += by
-			lost(e, "other token", o)
-		}
-	}),
-	rule("fence/lapsed-owner", "A lapsed owner that nobody took over may still checkpoint and complete.", fenceLapsed),
 	rule("fence/token-grows", "Every claim of a key gets a higher token: after a takeover, a release, the end of the retention and a sweep.", fenceTokenGrows),
 	rule("fence/zombie", "A holder of the key's first life never touches its second (design 4).", fenceZombie),
 	rule("fence/takeover-or-complete", "Of a takeover and the late completion of the old owner exactly one succeeds.", fenceRace),
@@ -48,27 +18,6 @@ func lost(e *env, who string, l backend.Lease) {
 	e.Helper()
 	for _, w := range writes(9) {
 		e.still(w.name+"("+who+")", l.Key, backend.ErrLeaseLost, func() error { return w.do(e, l) })
-	}
-}
-
-func fenceCompleted(e *env) {
-	c := hasty("k")
-	old := e.acquire("Claim", c).Holder()
-	e.lapse(c)
-	next := e.acquire("Claim(lapsed)", rival(c)).Holder()
-	e.ok("Complete", e.complete(next, answer(1, "done")))
-	e.still("Complete(stale owner, equal response)", c.Key, backend.ErrLeaseLost, func() error { return e.complete(old, answer(1, "done")) })
-	lost(e, "stale owner, completed", old)
-}
-
-func fenceLapsed(e *env) {
-	c := hasty("k")
-	l := e.acquire("Claim", c).Holder()
-	e.lapse(c)
-	e.ok("Checkpoint(lapsed)", e.checkpoint(l, point(1, "p", "s")))
-	e.ok("Complete(lapsed)", e.complete(l, answer(2, "done")))
-	if r := e.refuse("Claim", rival(c)); r.Status != backend.Completed {
-		e.Errorf("Claim: record is %v, want completed", r.Status)
 	}
 }
 
@@ -97,7 +46,7 @@ func fenceTokenGrows(e *env) {
 	n.Retention, n.Abandon, n.Lease = c.Retention, c.Abandon, c.Lease
 	l = grow("released at a point", e.acquire("Claim(released at a point)", n))
 	e.ok("Complete", e.complete(l, answer(1, "done")))
-	grow("retention over", e.reclaim(fleeting("k")))
+	grow("retention over", e.reclaim(fleeting("k"), c.Retention))
 	e.ok("Release", e.release(e.get(c.Key).Holder()))
 
 	c = fleeting("k")
@@ -105,18 +54,6 @@ func fenceTokenGrows(e *env) {
 	e.ok("Complete", e.complete(l, answer(1, "done")))
 	e.swept(c)
 	grow("swept", e.acquire("Claim(swept)", request("k")))
-}
-
-// reclaim claims the key of a completed record until its retention is over.
-func (e *env) reclaim(c backend.Claim) backend.Record {
-	e.Helper()
-	var got backend.Claimed
-	e.advance(c.Retention)
-	e.until("the retention is over", func() bool {
-		got = e.claim("Claim", c)
-		return got.Acquired
-	})
-	return got.Record
 }
 
 func fenceZombie(e *env) {
@@ -130,7 +67,7 @@ func fenceZombie(e *env) {
 	// Completed, over, claimed again.
 	c = fleeting("expired")
 	old = e.completed(c).Holder()
-	e.reclaim(rivalFor(c))
+	e.reclaim(rival(c), c.Retention)
 	lost(e, "first life, retention over", old)
 
 	// Swept, claimed again.
@@ -139,13 +76,6 @@ func fenceZombie(e *env) {
 	e.swept(c)
 	e.acquire("Claim(second life)", rival(c))
 	lost(e, "first life, swept", old)
-}
-
-// rivalFor is a rival that knows how long to wait for the retention of c.
-func rivalFor(c backend.Claim) backend.Claim {
-	r := rival(c)
-	r.Lease, r.Retention = c.Retention, c.Retention
-	return r
 }
 
 func fenceRace(e *env) {

@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/idem-go/idem/backend"
 )
@@ -10,6 +11,7 @@ import (
 var lifecycleCases = []testCase{
 	rule("lifecycle/whole", "A key's life from claim to sweep, over several handles, runs as the contract says.", lifecycleWhole),
 	rule("lifecycle/bytes-copied", "Bytes are copied both ways: no slice given or returned is shared with what is stored.", lifecycleCopied),
+	rule("lifecycle/times", "A record tells when it was created, touched and completed, and expires no sooner than its retention is over.", lifecycleTimes),
 	rule("lifecycle/many-keys", "Many keys at once don't get in each other's way.", lifecycleMany),
 	rule("lifecycle/describe", "A backend names itself and the clock it goes by.", lifecycleDescribe),
 }
@@ -90,6 +92,27 @@ func lifecycleCopied(e *env) {
 	}
 }
 
+func lifecycleTimes(e *env) {
+	c := request("k")
+	r := e.acquire("Claim", c)
+	if r.CreatedAt.IsZero() || !r.UpdatedAt.Equal(r.CreatedAt) || !r.LockedUntil.After(r.CreatedAt) || !r.CompletedAt.IsZero() {
+		e.Errorf("Claim: created %v, updated %v, locked until %v, completed %v, want it created, updated then, locked until later, not completed",
+			r.CreatedAt, r.UpdatedAt, r.LockedUntil, r.CompletedAt)
+	}
+	e.advance(time.Second)
+	e.ok("Checkpoint", e.checkpoint(r.Holder(), point(1, "p", "s")))
+	at := e.get(c.Key)
+	e.advance(time.Second)
+	e.ok("Complete", e.complete(r.Holder(), answer(2, "done")))
+	end := e.get(c.Key)
+	if !at.UpdatedAt.After(r.UpdatedAt) || !end.UpdatedAt.After(at.UpdatedAt) || end.CompletedAt.Before(at.UpdatedAt) || !end.CreatedAt.Equal(r.CreatedAt) {
+		e.Errorf("Get: created %v, checkpoint %v, completed %v, updated %v, want them in this order", end.CreatedAt, at.UpdatedAt, end.CompletedAt, end.UpdatedAt)
+	}
+	if end.ExpiresAt.Before(end.CompletedAt.Add(c.Retention)) {
+		e.Errorf("Get(completed at %v): expires %v, want %v later or more", end.CompletedAt, end.ExpiresAt, c.Retention)
+	}
+}
+
 func lifecycleMany(e *env) {
 	const keys = 40
 	handles := []backend.Backend{e.b, e.open()}
@@ -122,8 +145,7 @@ func lifecycleMany(e *env) {
 }
 
 func lifecycleDescribe(e *env) {
-	d, err := e.b.Describe(e.Context())
-	e.ok("Describe", err)
+	d := e.describe()
 	clocks := []backend.Clock{backend.ClockServer, backend.ClockHost, backend.ClockProcess}
 	if d.Name == "" || !slices.Contains(clocks, d.Capabilities.Clock) {
 		e.Errorf("Describe: name %q, clock %q, want a name and one of %q", d.Name, d.Capabilities.Clock, clocks)

@@ -16,19 +16,17 @@ import (
 type scenario struct {
 	id, rule string
 	bound    time.Duration
-	moves    bool // needs Store.Advance
 }
 
 var errBound = errors.New("the case exceeded its time bound")
 
-// run executes one case and gives its result. bind makes the case from a T; nil
-// means that a power is missing. A case that doesn't come back when its context
-// has ended is given up, with its goroutine.
-func run(ctx context.Context, s scenario, bind func(t T) func()) Result {
+// run executes one case and gives its result. A case that doesn't come back when
+// its context has ended is given up, with its goroutine.
+func run(ctx context.Context, s scenario, play func(t T)) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.bound, errBound)
 	defer cancel()
 	r := &recorder{ctx: ctx, done: make(chan struct{})}
-	go r.execute(bind)
+	go r.execute(play)
 	select {
 	case <-r.done:
 	case <-ctx.Done():
@@ -53,13 +51,13 @@ type recorder struct {
 
 	mu       sync.Mutex
 	failed   bool
+	skipped  bool
 	finished bool
-	notRun   bool
 	log      []string
 	cleanups []func()
 }
 
-func (r *recorder) execute(bind func(t T) func()) {
+func (r *recorder) execute(play func(t T)) {
 	defer close(r.done)
 	defer func() {
 		if p := recover(); p != nil {
@@ -67,14 +65,7 @@ func (r *recorder) execute(bind func(t T) func()) {
 			r.Errorf("panic: %v\n%s", p, buf[:runtime.Stack(buf, false)])
 		}
 	}()
-	f := bind(r)
-	if f == nil {
-		r.mu.Lock()
-		r.notRun = true
-		r.mu.Unlock()
-		return
-	}
-	f()
+	play(r)
 	r.mu.Lock()
 	r.finished = true
 	r.mu.Unlock()
@@ -96,9 +87,8 @@ func (r *recorder) result(s scenario) Result {
 	res := Result{ID: s.id, Rule: s.rule, Verdict: Failed, Log: slices.Clone(r.log)}
 	switch {
 	case r.failed:
-	case r.notRun:
+	case r.skipped:
 		res.Verdict = NotRun
-		res.Log = append(res.Log, "the store's harness can't move its clock (Store.Advance)")
 	case r.finished:
 		res.Verdict = Passed
 	default: // the store's own harness ended the goroutine
@@ -135,15 +125,23 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
+func (r *recorder) Skipf(format string, args ...any) {
+	r.Logf(format, args...)
+	r.mu.Lock()
+	r.skipped = true
+	r.mu.Unlock()
+	runtime.Goexit()
+}
+
 // caller is the line of the case itself that led here, however many helpers lie
-// between.
+// between: the outermost below start.
 func caller() string {
-	pcs := make([]uintptr, 32)
+	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	at := ""
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, ".bind.func1") || !more {
+		if strings.HasSuffix(f.Function, ".start") || !more {
 			return at
 		}
 		if strings.Contains(f.Function, "conformance.") {

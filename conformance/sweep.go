@@ -22,6 +22,7 @@ var sweepCases = []testCase{
 	rule("sweep/tombstone", "An abandoned record past a recovery point becomes a tombstone and is never removed (hard case 5).", sweepTombstone),
 	rule("sweep/tombstone-completed", "A tombstone \"abandoned\" that its holder stored is never removed, and sweeps come to an end over it (hard case 26).", sweepTombstoneCompleted),
 	rule("sweep/limit", "A sweep changes at most limit records, and less than limit means that nothing is left.", sweepLimit),
+	rule("sweep/exact", "A sweep changes as many records as are due, up to its limit.", sweepExactly),
 	rule("sweep/not-starved", "Records that may not go yet don't keep a sweep from those behind them (hard case 26).", sweepNotStarved),
 	rule("sweep/against-claims", "Sweeps and claims of expired records at once lose no live record (field report 5).", sweepAgainstClaims),
 	rule("sweep/against-takeovers", "Sweeps and takeovers of abandoned records at once lose no live record (field report 5).", sweepAgainstTakeovers),
@@ -174,22 +175,27 @@ func sweepLimit(e *env) {
 		}
 		return true
 	})
-	d, err := e.b.Describe(e.Context())
-	e.ok("Describe", err)
-	if want := records; !d.Capabilities.NativeExpiry && total != want {
-		e.Errorf("sweeps changed %d records in all, want %d", total, want)
+	if d := e.describe(); !d.Capabilities.NativeExpiry && total != records {
+		e.Errorf("sweeps changed %d records in all, want %d", total, records)
 	}
 	e.sweepNone("a swept store")
-	if e.Advance == nil || d.Capabilities.NativeExpiry {
-		return
+}
+
+// sweepExactly counts one sweep at a time.
+func sweepExactly(e *env) {
+	if e.describe().Capabilities.NativeExpiry {
+		return // it returns 0
 	}
-	for i := range records {
+	for i := range 7 {
 		e.completed(fleeting(fmt.Sprintf("k%d", i)))
 	}
-	e.Advance(2 * short)
+	canary := fleeting("canary") // over when a sweep may take the others
+	canary.Retention, canary.Abandon = 2*short, 2*short
+	e.completed(canary)
+	e.reclaim(rival(canary), canary.Retention)
 	for _, want := range []int{3, 3, 1, 0} {
-		if n := e.sweep(limit); n != want {
-			e.Errorf("Sweep(%d) of %d expired records = %d, want %d", limit, records, n, want)
+		if n := e.sweep(3); n != want {
+			e.Errorf("Sweep(3) of 7 expired records = %d, want %d", n, want)
 		}
 	}
 }
