@@ -18,9 +18,11 @@
 //     ([WithBusyBudget]), whichever is shorter. Replays never wait for a writer.
 //   - Within a process writers queue up first come, first served, and claims and
 //     completions that arrive together share one transaction and one fsync.
-//     Between processes SQLite's file lock decides, which is not fair; a writer
-//     that does not get it within the busy budget ends with
-//     [backend.ErrUnavailable], surely without having written.
+//     Processes take turns, by a lock on an empty file beside the database,
+//     "-idem" appended to its name; where the system or the directory has none to
+//     offer, SQLite's own lock decides, which is not fair. A writer that does not get
+//     the file within the busy budget ends with [backend.ErrUnavailable], surely
+//     without having written.
 //   - All processes must run on one host: the log of a database on a network file
 //     system is not shared ([WAL]). Describe reports such a file where it can.
 //   - The clock is the host's. Nothing is read from the database's now().

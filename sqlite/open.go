@@ -90,13 +90,14 @@ func (s settings) check(normal bool) error {
 	return &backend.Error{Op: "sqlite: new", Kind: backend.ErrInvalid, Hint: hint}
 }
 
-// inspect checks the pool on one of its connections.
-func inspect(db *sql.DB, normal bool) error {
+// inspect checks the pool on one of its connections and returns the path of its
+// file.
+func inspect(db *sql.DB, normal bool) (path string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return &backend.Error{Op: "sqlite: new", Kind: backend.ErrUnavailable, Err: err}
+		return "", &backend.Error{Op: "sqlite: new", Kind: backend.ErrUnavailable, Err: err}
 	}
 	defer conn.Close()
 	if err := conn.Raw(func(dc any) error {
@@ -105,11 +106,11 @@ func inspect(db *sql.DB, normal bool) error {
 		}
 		return nil
 	}); err != nil {
-		return err
+		return "", err
 	}
 	s, err := readSettings(ctx, conn)
 	if err != nil {
-		return &backend.Error{Op: "sqlite: new", Kind: backend.ErrUnavailable, Err: err}
+		return "", &backend.Error{Op: "sqlite: new", Kind: backend.ErrUnavailable, Err: err}
 	}
-	return s.check(normal)
+	return s.file, s.check(normal)
 }

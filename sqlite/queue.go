@@ -98,9 +98,9 @@ func (q *queue) leave() {
 	<-q.slot
 }
 
-// Writers that follow each other without a gap starve those of other processes,
-// who can only poll. Every stretch they leave the file alone for a breather. What
-// arrives meanwhile goes together afterwards, so that it costs little.
+// Writers that follow each other without a gap starve the transactions of the
+// application, who can only poll. Every stretch they leave the file alone for a
+// breather. What arrives meanwhile goes together afterwards, so that it costs little.
 const (
 	stretch  = 20 * time.Millisecond
 	breather = 2 * time.Millisecond

@@ -23,6 +23,7 @@ type Backend struct {
 	stmts prepared
 	queue queue
 	mine  flights
+	turn  turnstile
 	now   func() time.Time
 }
 
@@ -82,10 +83,14 @@ func New(db *sql.DB, opts ...Option) (*Backend, error) {
 	if db == nil {
 		return nil, &backend.Error{Op: "sqlite: new", Kind: backend.ErrInvalid, Hint: "the pool is nil; make one with sqlite.Open"}
 	}
-	if err := inspect(db, cfg.normal); err != nil {
+	path, err := inspect(db, cfg.normal)
+	if err != nil {
 		return nil, err
 	}
-	return &Backend{db: db, cfg: cfg, sql: statementsFor(cfg.table), queue: newQueue(cfg.budget), now: hostClock}, nil
+	return &Backend{
+		db: db, cfg: cfg, sql: statementsFor(cfg.table),
+		queue: newQueue(cfg.budget), turn: newTurnstile(path), now: hostClock,
+	}, nil
 }
 
 // hostClock has the resolution of the table's columns, so that a record judged

@@ -32,7 +32,9 @@ func (b *Backend) lock(ctx context.Context, op string) (*txn, error) {
 		return nil, err
 	}
 	b.queue.rest(ctx)
+	leave := b.turn.pass(ctx)
 	t, err := b.begin(ctx, op, since)
+	leave()
 	if err != nil {
 		b.queue.leave()
 		return nil, err
