@@ -61,72 +61,18 @@ func result[V any](out outcome, value V, err error) (Result[V], error) {
 // do leads a call through: into the flight of its key, to the claim, the effect and
 // the completion.
 func (e *Executor) do(ctx context.Context, req Request, effect func(context.Context, *Run) (Response, error)) (outcome, error) {
-	return e.call(ctx, req, 0, func(ctx context.Context, c backend.Claim, fl *flight, wait time.Time) (outcome, error) {
-		began := time.Now()
-		got, sent, err := e.acquire(ctx, c, wait)
+	return e.call(ctx, req, 0, func(cl *call, wait time.Time) (outcome, error) {
+		began, c := time.Now(), cl.flight.claim
+		got, sent, err := e.acquire(cl, c, wait)
 		if err != nil {
-			return e.refused(ctx, c, got, err, began)
+			return e.refused(cl, c, got, err, began)
 		}
 		if !got.Acquired {
-			e.event(ctx, Replayed, c, got.Record.Attempt, began)
+			e.event(cl, Replayed, c, got.Record.Attempt, began)
 			return outcome{record: got.Record}, nil
 		}
-		return e.lead(ctx, c, fl, got, sent, effect)
+		return e.lead(cl, got, sent, effect)
 	})
-}
-
-// call does what both paths have in common: it validates, and lets one call of a
-// key at a time through to the store. wait is the path's default.
-func (e *Executor) call(ctx context.Context, req Request, wait time.Duration,
-	lead func(ctx context.Context, c backend.Claim, fl *flight, wait time.Time) (outcome, error),
-) (outcome, error) {
-	leave, err := e.enter()
-	if err != nil {
-		return outcome{}, err
-	}
-	defer leave()
-	c, err := e.claim(req)
-	if err != nil {
-		return outcome{}, err
-	}
-	ctx, err = e.enterKey(ctx, c.Key)
-	if err != nil {
-		return outcome{}, err
-	}
-	if err := backend.ContextDone(ctx, "idem: claim"); err != nil {
-		return outcome{}, err
-	}
-	until := time.Now().Add(e.cfg.waitOr(wait))
-	for {
-		fl, leads := e.flights.join(c)
-		if !leads {
-			out, answered, err := e.follow(ctx, c, fl, until)
-			if answered || err != nil {
-				return out, err
-			}
-			continue
-		}
-		return e.fly(ctx, c, fl, until, lead)
-	}
-}
-
-// fly lets the leader lead and tells those that wait how it ended, also if it
-// panics.
-func (e *Executor) fly(ctx context.Context, c backend.Claim, fl *flight, until time.Time,
-	lead func(context.Context, backend.Claim, *flight, time.Time) (outcome, error),
-) (out outcome, err error) {
-	defer func() {
-		var shared error
-		if errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrInProgress) {
-			shared = err
-		}
-		var record *backend.Record
-		if out.record.Status == backend.Completed {
-			record = &out.record
-		}
-		e.flights.land(fl, record, shared)
-	}()
-	return lead(ctx, c, fl, until)
 }
 
 // follow waits for another call of this process with the same key. It has no

@@ -14,11 +14,14 @@ type flights struct {
 	m  map[backend.Key]*flight
 }
 
-// flight is one call that leads, and those that wait for it.
+// flight is one call that leads, and those that wait for it. Its fields belong to
+// flights.mu until landed is closed.
 type flight struct {
-	claim   backend.Claim
-	once    sync.Once
-	running chan struct{} // closed when the leader has the key and its effect begins
+	claim backend.Claim
+	runs  bool // the leader has the key and its effect began
+
+	// For those that wait, made by the first of them.
+	running chan struct{} // closed when runs is set
 	landed  chan struct{} // closed when the leader is through
 
 	// Set before landed is closed: the completed record if the leader learned it,
@@ -28,35 +31,55 @@ type flight struct {
 	err    error
 }
 
-// join makes the caller the leader of its key, or returns the flight that leads.
-func (f *flights) join(c backend.Claim) (fl *flight, leads bool) {
+// join makes the call with this flight the leader of its key, or returns the flight
+// that leads, to wait for.
+func (f *flights) join(own *flight) (fl *flight, leads bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if fl, ok := f.m[c.Key]; ok {
-		return fl, false
+	fl, ok := f.m[own.claim.Key]
+	if !ok {
+		if f.m == nil {
+			f.m = make(map[backend.Key]*flight)
+		}
+		f.m[own.claim.Key] = own
+		return own, true
 	}
-	if f.m == nil {
-		f.m = make(map[backend.Key]*flight)
+	if fl.landed == nil {
+		fl.running, fl.landed = make(chan struct{}), make(chan struct{})
+		if fl.runs {
+			close(fl.running)
+		}
 	}
-	fl = &flight{claim: c, running: make(chan struct{}), landed: make(chan struct{})}
-	f.m[c.Key] = fl
-	return fl, true
+	return fl, false
 }
 
 // run tells those that wait that the effect begins. Until then they wait for the
 // leader's claim as they would for one of their own.
-func (fl *flight) run() { fl.once.Do(func() { close(fl.running) }) }
+func (f *flights) run(fl *flight) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !fl.runs && fl.running != nil {
+		close(fl.running)
+	}
+	fl.runs = true
+}
 
 // land wakes those that wait. Only the first call counts: a leader that lost its
 // lease lands at once, although its effect still runs.
-func (f *flights) land(fl *flight, record *backend.Record, err error) {
+func (f *flights) land(fl *flight, record backend.Record, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.m[fl.claim.Key] != fl {
 		return
 	}
 	delete(f.m, fl.claim.Key)
-	fl.record, fl.err = record, err
+	if fl.landed == nil {
+		return
+	}
+	if record.Status == backend.Completed {
+		fl.record = new(record)
+	}
+	fl.err = err
 	close(fl.landed)
 }
 

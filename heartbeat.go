@@ -30,9 +30,9 @@ type heartbeat struct {
 // beat is one run's lease as this process knows it. All times are of the
 // monotonic clock, counted from before the request that got them was sent.
 type beat struct {
+	call  *call // loses it, at most once
 	lease backend.Lease
 	ttl   time.Duration
-	lost  func() // called at most once, when the lease can't be relied on any more
 
 	end      time.Time // the lease's, at the earliest
 	renewAt  time.Time
@@ -60,16 +60,16 @@ func (b *beat) confirm(sent time.Time, left time.Duration) {
 
 func newHeartbeat(b backend.Backend) *heartbeat { return &heartbeat{b: b} }
 
-// start watches over a lease that the store granted for left, answering a
+// start watches over a call's lease that the store granted for left, answering a
 // request sent at sent.
-func (h *heartbeat) start(l backend.Lease, ttl time.Duration, sent time.Time, left time.Duration, lost func()) *beat {
-	b := &beat{lease: l, ttl: ttl, lost: lost}
+func (h *heartbeat) start(cl *call, sent time.Time, left time.Duration) {
+	b := &cl.beat
+	b.call, b.lease, b.ttl = cl, cl.run.lease, cl.run.claim.Lease
 	b.confirm(sent, left)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	heap.Push(&h.queue, b)
 	h.arm()
-	return b
 }
 
 // stop ends the watch, also a renewal under way, and says when the lease ends at
@@ -131,7 +131,7 @@ func (h *heartbeat) tick() {
 	h.arm()
 	h.mu.Unlock()
 	for _, b := range lost {
-		b.lost()
+		b.call.lose()
 	}
 }
 
@@ -191,7 +191,7 @@ func (h *heartbeat) lose(b *beat) {
 	h.arm()
 	h.mu.Unlock()
 	if watched {
-		b.lost()
+		b.call.lose()
 	}
 }
 

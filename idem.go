@@ -138,13 +138,13 @@ func (e *Executor) Close(ctx context.Context) error {
 	}
 }
 
-// enter counts a call as running until the returned function is called.
-func (e *Executor) enter() (func(), error) {
+// enter counts a call as running until e.running.Done is called.
+func (e *Executor) enter() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, &backend.Error{Op: "idem", Kind: ErrUnavailable, Err: errors.New("the executor is closed")}
+		return &backend.Error{Op: "idem", Kind: ErrUnavailable, Err: errors.New("the executor is closed")}
 	}
 	e.running.Add(1)
-	return e.running.Done, nil
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idem-go/idem/backend"
+	"github.com/idem-go/idem/internal/bound"
 )
 
 // acquire claims until the key is acquired, has an answer (no error), or is
@@ -57,21 +58,17 @@ func (e *Executor) tryClaim(ctx context.Context, c backend.Claim) (got backend.C
 	}
 	// The key may be held by a run that never begins. Its owner lets go of it, so
 	// that the next retry need not wait for the lease to end.
-	leave, enterErr := e.enter()
-	if enterErr == nil {
-		go func() {
-			defer leave()
-			e.letGo(context.WithoutCancel(ctx), c)
-		}()
+	if e.enter() == nil {
+		go e.letGo(context.WithoutCancel(ctx), c)
 	}
 	return got, sent, unavailable("claim", driver(err))
 }
 
 // claimOnce bounds one claim in time, also where the caller sets no bound.
 func (e *Executor) claimOnce(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Wait+c.Lease/4)
-	defer cancel()
-	return e.b.Claim(ctx, c)
+	once := bound.With(ctx, time.Now().Add(c.Wait+c.Lease/4))
+	defer once.Cancel(nil)
+	return e.b.Claim(once, c)
 }
 
 // whole renews a lease that was granted to an earlier try of the same claim and is
@@ -85,8 +82,9 @@ func (e *Executor) whole(ctx context.Context, c backend.Claim, got backend.Claim
 	return got, sent, err
 }
 
-// letGo releases what a claim whose answer was lost may hold.
+// letGo releases what a claim whose answer was lost may hold, and leaves.
 func (e *Executor) letGo(ctx context.Context, c backend.Claim) {
+	defer e.running.Done()
 	ctx, cancel := context.WithTimeout(ctx, c.Lease/4)
 	defer cancel()
 	r, err := e.b.Get(ctx, c.Key)
@@ -96,54 +94,57 @@ func (e *Executor) letGo(ctx context.Context, c backend.Claim) {
 }
 
 // lead runs an effect whose claim was acquired, and ends its record.
-func (e *Executor) lead(ctx context.Context, c backend.Claim, fl *flight, got backend.Claimed, sent time.Time,
-	effect func(context.Context, *Run) (Response, error),
-) (outcome, error) {
-	r := got.Record
+func (e *Executor) lead(cl *call, got backend.Claimed, sent time.Time, effect func(context.Context, *Run) (Response, error)) (outcome, error) {
+	r, c := got.Record, cl.flight.claim
 	start := time.Now()
 	if r.RecoveryPoint != "" {
-		_ = e.release(ctx, c, r.Holder()) // the lease ends by itself
+		_ = e.release(cl, c, r.Holder()) // the lease ends by itself
 		return outcome{}, ErrRecoveryPoint
 	}
-	e.event(ctx, began(r.Attempt), c, r.Attempt, start)
-	fl.run()
-	run := &Run{e: e, claim: c, lease: r.Holder(), attempt: r.Attempt}
+	e.event(cl, began(r.Attempt), c, r.Attempt, start)
+	e.flights.run(&cl.flight)
+	run := &cl.run
+	run.e, run.claim, run.lease, run.attempt = e, &cl.flight.claim, r.Holder(), r.Attempt
 	run.seq.Store(int64(r.Sequence))
 
-	runCtx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	hold := e.beat.start(run.lease, c.Lease, sent, r.LeaseLeft, func() {
-		cancel(ErrLeaseLost)
-		e.flights.land(fl, nil, nil) // duplicates ask the store from now on
-	})
+	cl.runCtx.Init(cl, time.Time{})
+	defer cl.runCtx.Cancel(nil)
+	e.beat.start(cl, sent, r.LeaseLeft)
 	returned := false
 	defer func() {
 		if !returned { // a panic or runtime.Goexit goes on after this
-			e.beat.stop(hold)
-			e.fail(ctx, run, nil, start)
+			e.beat.stop(&cl.beat)
+			e.fail(cl, run, nil, start)
 		}
 	}()
-	resp, err := effect(runCtx, run)
+	resp, err := effect(&cl.runCtx, run)
 	returned = true
-	end := e.beat.stop(hold)
+	end := e.beat.stop(&cl.beat)
 
 	if stored := run.stored.Load(); stored != nil {
 		r.Status, r.Response = backend.Completed, *stored
 		return outcome{record: r, ran: true}, err
 	}
 	if err != nil {
-		if errors.Is(context.Cause(runCtx), ErrLeaseLost) && !errors.Is(err, ErrLeaseLost) {
+		if errors.Is(context.Cause(&cl.runCtx), ErrLeaseLost) && !errors.Is(err, ErrLeaseLost) {
 			err = &backend.Error{Op: "idem: run", Kind: ErrLeaseLost, Err: err}
 		}
-		e.fail(ctx, run, err, start)
+		e.fail(cl, run, err, start)
 		return outcome{}, err
 	}
-	r.Response, err = e.complete(ctx, run, e.fit(resp), end, start)
+	r.Response, err = e.complete(cl, run, e.fit(resp), end, start)
 	if err != nil {
 		return outcome{}, err
 	}
 	r.Status = backend.Completed
 	return outcome{record: r, ran: true}, nil
+}
+
+// lose ends the run of a lease that can't be relied on any more. Duplicates ask the
+// store from now on.
+func (cl *call) lose() {
+	cl.runCtx.Cancel(ErrLeaseLost)
+	cl.e.flights.land(&cl.flight, backend.Record{}, nil)
 }
 
 // fail ends a run whose effect failed or panicked.
@@ -152,10 +153,10 @@ func (e *Executor) fail(ctx context.Context, run *Run, err error, start time.Tim
 		return
 	}
 	kind := Released
-	if errors.Is(e.release(ctx, run.claim, run.lease), ErrLeaseLost) {
+	if errors.Is(e.release(ctx, *run.claim, run.lease), ErrLeaseLost) {
 		kind = LeaseLost
 	}
-	e.event(ctx, kind, run.claim, run.attempt, start)
+	e.event(ctx, kind, *run.claim, run.attempt, start)
 }
 
 // release gives a claim up, whatever became of the caller. If it fails the lease
@@ -169,12 +170,10 @@ func (e *Executor) release(ctx context.Context, c backend.Claim, l backend.Lease
 // complete stores the answer of an effect that ran. It has until the lease ends at
 // end, and some time even if that is over: nobody may have taken over.
 func (e *Executor) complete(ctx context.Context, run *Run, resp Response, end, start time.Time) (Response, error) {
-	c := run.claim
+	c := *run.claim
 	if soonest := time.Now().Add(c.Lease / 4); end.Before(soonest) {
 		end = soonest
 	}
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
-	defer cancel()
 	done := run.completion(resp)
 	for try := 1; ; try++ {
 		err := e.completeOnce(ctx, run.lease, done, end)
@@ -191,18 +190,19 @@ func (e *Executor) complete(ctx context.Context, run *Run, resp Response, end, s
 			e.event(ctx, Unknown, c, run.attempt, start)
 			return Response{}, unknown("complete", err)
 		}
-		if sleep(ctx, backoff(try)) != nil {
+		time.Sleep(min(backoff(try), time.Until(end)))
+		if !time.Now().Before(end) {
 			return e.look(ctx, run, done.Response, err, start)
 		}
 	}
 }
 
-// completeOnce takes a third of the time that is left, so that a connection on
-// which nothing comes back does not use it up.
+// completeOnce goes on when the caller has gone. It takes a third of the time that
+// is left, so that a connection on which nothing comes back does not use it up.
 func (e *Executor) completeOnce(ctx context.Context, l backend.Lease, done backend.Completion, end time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, max(time.Until(end)/3, 10*time.Millisecond))
-	defer cancel()
-	return e.b.Complete(ctx, l, done)
+	once := bound.Detached(ctx, time.Now().Add(max(time.Until(end)/3, 10*time.Millisecond)))
+	defer once.Cancel(nil)
+	return e.b.Complete(once, l, done)
 }
 
 // look finds out whether a completion whose answer was lost was stored.
@@ -213,7 +213,7 @@ func (e *Executor) look(ctx context.Context, run *Run, resp Response, cause erro
 	if err == nil && r.Status == backend.Completed && r.ClaimID == run.claim.ID && r.Response.Equal(resp) {
 		return resp, nil
 	}
-	e.event(ctx, Unknown, run.claim, run.attempt, start)
+	e.event(ctx, Unknown, *run.claim, run.attempt, start)
 	return Response{}, unknown("complete", cause)
 }
 

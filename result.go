@@ -68,13 +68,13 @@ func (*rejection[V]) rejected() {}
 // settle gives the value that an effect's return stands for: what it returned or
 // what it was rejected with, and whether its writes are to be undone.
 func settle[V any](v V, err error) (_ V, undo bool, _ error) {
-	var r *rejection[V]
-	switch {
-	case err == nil:
+	if err == nil {
 		return v, false, nil
-	case errors.As(err, &r):
+	}
+	if r, ok := errors.AsType[*rejection[V]](err); ok {
 		return r.value, true, nil
-	case isRejection(err):
+	}
+	if isRejection(err) {
 		return v, false, invalid("the answer given to Reject is of another type than the effect's")
 	}
 	return v, false, err

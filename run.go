@@ -11,7 +11,7 @@ import (
 // Run is what an effect under a lease knows of itself.
 type Run struct {
 	e       *Executor
-	claim   backend.Claim
+	claim   *backend.Claim
 	lease   backend.Lease
 	attempt int
 	seq     atomic.Int64
@@ -42,25 +42,4 @@ func (r *Run) Stream(ctx context.Context, answer Response) error {
 
 func (r *Run) completion(resp Response) backend.Completion {
 	return backend.Completion{Sequence: backend.Sequence(r.seq.Add(1)), Response: resp}
-}
-
-// running are the keys that the present call is inside of.
-type running struct {
-	e      *Executor
-	key    backend.Key
-	parent *running
-}
-
-type runningKey struct{}
-
-// enterKey refuses a call inside of another with the same key, which would wait for
-// itself.
-func (e *Executor) enterKey(ctx context.Context, k backend.Key) (context.Context, error) {
-	parent, _ := ctx.Value(runningKey{}).(*running)
-	for r := parent; r != nil; r = r.parent {
-		if r.e == e && r.key == k {
-			return nil, invalid("a call inside of a run of the same key would wait for itself")
-		}
-	}
-	return context.WithValue(ctx, runningKey{}, &running{e: e, key: k, parent: parent}), nil
 }

@@ -25,9 +25,9 @@ func DoTx[V, T any](ctx context.Context, e *TxExecutor[T], req Request, effect f
 		return Result[V]{}, invalid("the executor or the effect is nil")
 	}
 	var value V
-	out, err := e.call(ctx, req, DefaultTxWait, func(ctx context.Context, c backend.Claim, fl *flight, wait time.Time) (outcome, error) {
-		t := transaction[T]{e: e, claim: c, fl: fl, wait: wait, began: time.Now()}
-		return t.run(ctx, func(ctx context.Context, tx T) (eff backend.Effect, err error) {
+	out, err := e.call(ctx, req, DefaultTxWait, func(cl *call, wait time.Time) (outcome, error) {
+		t := transaction[T]{e: e, claim: cl.flight.claim, fl: &cl.flight, wait: wait, began: time.Now()}
+		return t.run(cl, func(ctx context.Context, tx T) (eff backend.Effect, err error) {
 			value, eff.Undo, err = settle(effect(ctx, tx))
 			if err == nil {
 				eff.Response, err = encode(value)
@@ -46,21 +46,16 @@ func DoIn[V, T any](ctx context.Context, e *TxExecutor[T], tx T, req Request, ef
 	if e == nil || effect == nil {
 		return Result[V]{}, invalid("the executor or the effect is nil")
 	}
-	leave, err := e.enter()
-	if err != nil {
+	if err := e.enter(); err != nil {
 		return Result[V]{}, err
 	}
-	defer leave()
-	c, err := e.claim(req)
-	if err != nil {
-		return Result[V]{}, err
-	}
-	ctx, err = e.enterKey(ctx, c.Key)
+	defer e.running.Done()
+	cl, err := e.newCall(ctx, req)
 	if err != nil {
 		return Result[V]{}, err
 	}
 	var value V
-	out, err := e.doIn(ctx, e.tx.Bind(tx), c, func(ctx context.Context) (eff backend.Effect, err error) {
+	out, err := e.doIn(cl, e.tx.Bind(tx), cl.flight.claim, func(ctx context.Context) (eff backend.Effect, err error) {
 		value, eff.Undo, err = settle(effect(ctx, tx))
 		if err == nil {
 			eff.Response, err = encode(value)
@@ -199,7 +194,7 @@ func (t *transaction[T]) try(ctx context.Context, effect func(context.Context, T
 			return backend.Effect{}, ErrRecoveryPoint
 		}
 		t.ran = true
-		t.fl.run()
+		t.e.flights.run(t.fl)
 		t.e.event(ctx, began(r.Attempt), t.claim, r.Attempt, t.began)
 		var eff backend.Effect
 		eff, t.effectErr = effect(ctx, tx)

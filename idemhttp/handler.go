@@ -72,11 +72,12 @@ func (x *exchange) run(key string) (res idem.Result[idem.Response], err error) {
 	}
 	req.Content = idem.Content{Type: x.r.Header.Get("Content-Type"), Query: x.r.URL.RawQuery, Body: x.body}
 
-	ctx := x.r.Context()
-	if !x.h.cfg.cancels {
-		ctx = context.WithoutCancel(ctx)
+	end := time.Now().Add(x.h.cfg.timeout)
+	if x.h.cfg.cancels {
+		x.bound.Init(x.r.Context(), end)
+	} else {
+		x.bound.InitDetached(x.r.Context(), end)
 	}
-	x.bound.Init(ctx, time.Now().Add(x.h.cfg.timeout))
 	defer x.bound.Cancel(nil)
 	return x.h.run(&x.bound, req, x)
 }

@@ -15,6 +15,7 @@ import (
 // channel. It must not be copied.
 type Context struct {
 	parent   context.Context
+	detached bool      // the parent gives its values only
 	deadline time.Time // zero: none
 
 	mu    sync.Mutex
@@ -35,9 +36,22 @@ func With(parent context.Context, deadline time.Time) *Context {
 	return c
 }
 
+// Detached is With for a child that has the parent's values and not its end, as made
+// by context.WithoutCancel.
+func Detached(parent context.Context, deadline time.Time) *Context {
+	c := new(Context)
+	c.InitDetached(parent, deadline)
+	return c
+}
+
 // Init makes With of a Context that is part of something else.
 func (c *Context) Init(parent context.Context, deadline time.Time) {
 	c.parent, c.deadline = parent, deadline
+}
+
+// InitDetached makes Detached of a Context that is part of something else.
+func (c *Context) InitDetached(parent context.Context, deadline time.Time) {
+	c.parent, c.detached, c.deadline = parent, true, deadline
 }
 
 // Cancel ends the context. The first call counts, and the cause is
@@ -67,7 +81,11 @@ func (c *Context) makeReal() *realContext {
 	if r := c.real.Load(); r != nil {
 		return r
 	}
-	ctx, cancel := context.WithCancelCause(c.parent)
+	parent := c.parent
+	if c.detached {
+		parent = context.WithoutCancel(parent)
+	}
+	ctx, cancel := context.WithCancelCause(parent)
 	r := &realContext{ctx, cancel}
 	if !c.deadline.IsZero() {
 		timed, stop := context.WithDeadline(ctx, c.deadline)
@@ -86,7 +104,11 @@ func (c *Context) makeReal() *realContext {
 
 // Deadline implements context.Context.
 func (c *Context) Deadline() (time.Time, bool) {
-	d, ok := c.parent.Deadline()
+	var d time.Time
+	var ok bool
+	if !c.detached {
+		d, ok = c.parent.Deadline()
+	}
 	if !c.deadline.IsZero() && (!ok || c.deadline.Before(d)) {
 		return c.deadline, true
 	}
@@ -101,32 +123,31 @@ func (c *Context) Err() error {
 	if r := c.real.Load(); r != nil {
 		return r.Err()
 	}
-	if err := c.parent.Err(); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	ended := c.ended
-	c.mu.Unlock()
-	switch {
-	case ended:
+	if c.over() {
 		return c.wait().Err() // one answer from now on
-	case !c.deadline.IsZero() && !time.Now().Before(c.deadline):
-		return c.wait().Err()
 	}
 	return nil
+}
+
+// over reports whether a context that is not real has ended.
+func (c *Context) over() bool {
+	if !c.detached && c.parent.Err() != nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended || !c.deadline.IsZero() && !time.Now().Before(c.deadline)
 }
 
 // Value implements context.Context. The context package finds a context's cause
 // with it, so that a context that has ended must be a real one.
 func (c *Context) Value(key any) any {
-	if r := c.real.Load(); r != nil {
-		return r.Value(key)
+	if c.real.Load() == nil && !c.over() {
+		v := c.parent.Value(key)
+		if v != nil && c.detached {
+			v = context.WithoutCancel(c.parent).Value(key) // it may be the parent's end
+		}
+		return v
 	}
-	c.mu.Lock()
-	ended := c.ended
-	c.mu.Unlock()
-	if ended {
-		return c.wait().Value(key)
-	}
-	return c.parent.Value(key)
+	return c.wait().Value(key)
 }

@@ -85,6 +85,41 @@ func TestLikeWithDeadline(t *testing.T) {
 	}
 }
 
+// A detached context has its parent's values, and neither its end nor its cause.
+func TestDetached(t *testing.T) {
+	for wayName, way := range ways {
+		t.Run(wayName, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				parent, cancel := context.WithTimeoutCause(context.WithValue(t.Context(), key{}, 1), time.Second, errTest)
+				defer cancel()
+				c := bound.Detached(parent, time.Now().Add(time.Minute))
+				defer c.Cancel(nil)
+				if d, _ := c.Deadline(); !d.Equal(time.Now().Add(time.Minute)) {
+					t.Errorf("Deadline() = %v, want its own", d)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if err, cause := c.Err(), context.Cause(c); err != nil || cause != nil {
+					t.Errorf("Err(), Cause() after the parent's end = %v, %v; want nil", err, cause)
+				}
+				if v := c.Value(key{}); v != 1 {
+					t.Errorf("Value() = %v, want 1", v)
+				}
+				time.Sleep(time.Minute)
+				if cause := context.Cause(c); cause != context.DeadlineExceeded {
+					t.Errorf("Cause() after the deadline = %v, want %v", cause, context.DeadlineExceeded)
+				}
+				if err := way(c); err != context.DeadlineExceeded {
+					t.Errorf("%s after the deadline = %v, want %v", wayName, err, context.DeadlineExceeded)
+				}
+				if v := c.Value(key{}); v != 1 {
+					t.Errorf("Value() after the deadline = %v, want 1", v)
+				}
+			})
+		})
+	}
+}
+
 func TestDeadline(t *testing.T) {
 	now := time.Now()
 	early, late := now.Add(time.Hour), now.Add(2*time.Hour)
