@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	lib "modernc.org/sqlite/lib"
@@ -43,8 +44,8 @@ func (b *Backend) lock(ctx context.Context, op string) (*txn, error) {
 }
 
 func (b *Backend) begin(ctx context.Context, op string, since time.Time) (*txn, error) {
-	for {
-		t, err := b.try(ctx, op)
+	for poll := minPoll; ; poll = min(2*poll, maxPoll) {
+		t, err := b.try(ctx, op, poll)
 		if err == nil {
 			return t, nil
 		}
@@ -71,23 +72,24 @@ func (b *Backend) checkSync(ctx context.Context, conn *sql.Conn, op string) erro
 	return nil
 }
 
-// pollTime bounds one try of a BEGIN. SQLite's wait for a lock polls it, with
+// How long one try of a BEGIN may take. SQLite's wait for a lock polls it, with
 // pauses that grow to 100 ms; a process that writes again and again would not be
-// caught between two of its transactions. Begun anew it polls every 1 or 2 ms.
-const pollTime = 4 * time.Millisecond
+// caught between two of its transactions. Begun anew it polls every 1 or 2 ms. On a
+// machine that is busy a BEGIN takes longer even where nobody holds the lock.
+const minPoll, maxPoll = 4 * time.Millisecond, 64 * time.Millisecond
 
 // errLocked ends a try, and in the end the whole wait.
 var errLocked = errors.New("the file stayed locked by another write transaction")
 
 // try begins the transaction once.
-func (b *Backend) try(ctx context.Context, op string) (*txn, error) {
+func (b *Backend) try(ctx context.Context, op string, poll time.Duration) (*txn, error) {
 	conn, err := b.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	t := &txn{b: b, conn: conn}
 	if err = b.checkSync(ctx, conn, op); err == nil {
-		err = t.begin(ctx)
+		err = t.begin(ctx, poll)
 	}
 	if err == nil {
 		return t, nil
@@ -99,22 +101,28 @@ func (b *Backend) try(ctx context.Context, op string) (*txn, error) {
 	return nil, err
 }
 
-// begin waits for pollTime at most. database/sql rolls back when the context of
+// begin waits for poll at most. database/sql rolls back when the context of
 // BeginTx ends, which must not happen to a transaction that is under way: so it
 // begins with a context that follows the caller's during the wait only.
-func (t *txn) begin(ctx context.Context) error {
+func (t *txn) begin(ctx context.Context, poll time.Duration) error {
 	tctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	t.cancel = cancel
 	unfollow := context.AfterFunc(ctx, cancel)
-	timer := time.AfterFunc(pollTime, cancel)
+	var over atomic.Bool // the wait, one way or the other
+	timer := time.AfterFunc(poll, func() {
+		if over.CompareAndSwap(false, true) {
+			cancel()
+		}
+	})
 	tx, err := t.conn.BeginTx(tctx, nil)
 	if err == nil {
 		t.Tx = tx
 		_, err = t.ExecContext(tctx, t.b.sql.lock)
 	}
-	// Once both are stopped nothing but t.cancel ends the transaction's context.
-	// One that has started may end it at any time from now on.
-	followed, timed := unfollow(), timer.Stop()
+	// From here on nothing but t.cancel ends the transaction's context. What has
+	// started may end it at any time.
+	followed, timed := unfollow(), over.CompareAndSwap(false, true)
+	timer.Stop()
 	// What database/sql says of a transaction that it rolls back depends on where it
 	// was. SQLite's own errors mean what they say.
 	if c := primary(err); c == 0 || c == lib.SQLITE_INTERRUPT {
