@@ -13,7 +13,11 @@ import (
 	"github.com/idem-go/idem/postgres"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if !playRole() {
+		testenv.Main(m)
+	}
+}
 
 // open connects a pool that is closed when the test ends.
 func open(t testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool.Pool {

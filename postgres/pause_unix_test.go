@@ -1,0 +1,53 @@
+//go:build unix
+
+package postgres_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/idem-go/idem"
+)
+
+// Field report 3: SIGSTOP past the lease, and another process took over. What the
+// first one does when it wakes up is refused: its answer is not published, and what
+// it wrote in its transaction is not committed.
+func TestPausedProcessLosesItsRecord(t *testing.T) {
+	t.Parallel()
+	for path, says := range map[string]string{
+		"Do": `answer "", replayed false, lease lost true, error true`,
+		// Its transaction is gone, and what it finds on trying again is the other's.
+		"DoTx": `answer "payment 1", replayed true, lease lost false, error false`,
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			b, pool, srv := migrated(t)
+			effectsTable(t, pool)
+			p := &payments{pool: pool}
+			e := executor(t, b, idem.WithWait(time.Minute))
+			paused := start(t, path, srv.URL)
+			if err := paused.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			var res idem.Result[string]
+			var err error
+			attempt, effects := 2, 2
+			if path == "DoTx" {
+				attempt, effects = 1, 1
+				res, err = idem.DoTx(t.Context(), e, intent("key-0001"), p.inTx)
+			} else {
+				res, err = idem.Do(t.Context(), e.Executor, intent("key-0001"), p.leased)
+			}
+			wantResult(t, path+" of another process", res, err, "payment 1", false, attempt)
+			if err := paused.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			_ = paused.stdin.Close()
+			paused.wantLine(t, says)
+			res, err = idem.DoTx(t.Context(), e, intent("key-0001"), p.inTx)
+			wantResult(t, "a retry", res, err, "payment 1", true, attempt)
+			wantEffects(t, pool, effects)
+		})
+	}
+}
