@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -21,16 +22,22 @@ var cases atomic.Int64
 // have a pool each, as different processes would.
 func store(t *testing.T, srv *testenv.PostgresServer) (conformance.Store, *pgxpool.Pool) {
 	t.Helper()
+	pool, more := schema(t, srv)
+	return conformance.Store{Open: func(conformance.T) backend.Backend { return newBackend(t, more()) }}, pool
+}
+
+// schema makes a schema with the table of the records. The pool is for the
+// harness, more gives others.
+func schema(t *testing.T, srv *testenv.PostgresServer) (pool *pgxpool.Pool, more func() *pgxpool.Pool) {
+	t.Helper()
 	schema := fmt.Sprint("case_", cases.Add(1))
 	within := func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["search_path"] = schema + ", pg_catalog" }
-	pool := open(t, srv.URL, size(1), within)
+	pool = open(t, srv.URL, size(1), within)
 	exec(t, pool, `CREATE SCHEMA `+pgx.Identifier{schema}.Sanitize())
 	if err := postgres.Migrate(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	return conformance.Store{Open: func(conformance.T) backend.Backend {
-		return newBackend(t, open(t, srv.URL, size(4), within))
-	}}, pool
+	return pool, func() *pgxpool.Pool { return open(t, srv.URL, size(4), within) }
 }
 
 func TestConformance(t *testing.T) {
@@ -58,5 +65,33 @@ func TestConformanceWithAMovedClock(t *testing.T) {
 			exec(t, pool, `UPDATE frozen SET at = at + $1::bigint * interval '1 microsecond'`, d.Microseconds())
 		}
 		return s
+	})
+}
+
+func TestTxConformance(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t)
+	conformance.RunTx(t, func(t *testing.T) conformance.TxStore[pgx.Tx] {
+		pool, more := schema(t, srv)
+		exec(t, pool, `CREATE TABLE case_effects (name text NOT NULL)`)
+		return conformance.TxStore[pgx.Tx]{
+			Open: func(conformance.T) conformance.TxHandle[pgx.Tx] {
+				pool := more()
+				return conformance.TxHandle[pgx.Tx]{
+					Transactor: newBackend(t, pool),
+					InTx: func(ctx context.Context, f func(tx pgx.Tx) error) error {
+						return pgx.BeginFunc(ctx, pool, f)
+					},
+				}
+			},
+			Put: func(ctx context.Context, tx pgx.Tx, name string) error {
+				_, err := tx.Exec(ctx, `INSERT INTO case_effects VALUES ($1)`, name)
+				return err
+			},
+			Count: func(ctx context.Context, name string) (n int, err error) {
+				err = pool.QueryRow(ctx, `SELECT count(*) FROM case_effects WHERE name = $1`, name).Scan(&n)
+				return n, err
+			},
+		}
 	})
 }

@@ -1,6 +1,8 @@
 package sqlite_test
 
 import (
+	"context"
+	"database/sql"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +15,11 @@ import (
 
 // handle opens the file anew, as another process would.
 func handle(t conformance.T, path string) *sqlite.Backend {
+	b, _ := handleAndPool(t, path)
+	return b
+}
+
+func handleAndPool(t conformance.T, path string) (*sqlite.Backend, *sql.DB) {
 	db, err := sqlite.Open(path)
 	if err != nil {
 		t.Fatalf("Open = %v", err)
@@ -25,7 +32,7 @@ func handle(t conformance.T, path string) *sqlite.Backend {
 	if err != nil {
 		t.Fatalf("New = %v", err)
 	}
-	return b
+	return b, db
 }
 
 func TestConformance(t *testing.T) {
@@ -49,6 +56,44 @@ func TestConformanceWithAMovedClock(t *testing.T) {
 				return b
 			},
 			Advance: clock.Advance,
+		}
+	})
+}
+
+func TestTxConformance(t *testing.T) {
+	t.Parallel()
+	conformance.RunTx(t, func(t *testing.T) conformance.TxStore[*sql.Tx] {
+		path := filepath.Join(t.TempDir(), "a.db")
+		_, db := handleAndPool(t, path)
+		if _, err := db.ExecContext(t.Context(), "CREATE TABLE effects (name TEXT NOT NULL)"); err != nil {
+			t.Fatal(err)
+		}
+		return conformance.TxStore[*sql.Tx]{
+			Open: func(t conformance.T) conformance.TxHandle[*sql.Tx] {
+				b, db := handleAndPool(t, path)
+				return conformance.TxHandle[*sql.Tx]{
+					Transactor: b,
+					InTx: func(ctx context.Context, f func(tx *sql.Tx) error) error {
+						tx, err := db.BeginTx(ctx, nil)
+						if err != nil {
+							return err
+						}
+						defer tx.Rollback()
+						if err := f(tx); err != nil {
+							return err
+						}
+						return tx.Commit()
+					},
+				}
+			},
+			Put: func(ctx context.Context, tx *sql.Tx, name string) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", name)
+				return err
+			},
+			Count: func(ctx context.Context, name string) (n int, err error) {
+				err = db.QueryRowContext(ctx, "SELECT count(*) FROM effects WHERE name = ?", name).Scan(&n)
+				return n, err
+			},
 		}
 	})
 }

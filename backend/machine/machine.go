@@ -201,7 +201,7 @@ func (m Complete) step(r *backend.Record, now time.Time) (*backend.Record, Outco
 	}
 	n := *r
 	n.Status, n.Sequence, n.Response = backend.Completed, m.Sequence, m.Response
-	n.State, n.Payload, n.LockedUntil = nil, nil, time.Time{}
+	n.State, n.Payload, n.LockedUntil, n.LeaseLeft = nil, nil, time.Time{}, 0
 	n.CompletedAt, n.UpdatedAt = now, now
 	if end := now.Add(n.Retention); end.After(n.ExpiresAt) {
 		n.ExpiresAt = end
