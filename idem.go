@@ -47,6 +47,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/idem-go/idem/backend"
@@ -69,7 +70,7 @@ type Executor struct {
 // keeps what the backend promises. Options that contradict each other and a nil
 // backend are ErrInvalid.
 func New(b backend.Backend, opts ...Option) (*Executor, error) {
-	if b == nil {
+	if isNil(b) {
 		return nil, invalid("the backend is nil")
 	}
 	cfg, err := newConfig(opts)
@@ -77,6 +78,16 @@ func New(b backend.Backend, opts ...Option) (*Executor, error) {
 		return nil, err
 	}
 	return &Executor{b: b, cfg: cfg, beat: newHeartbeat(b)}, nil
+}
+
+// isNil also finds the nil pointer of a backend whose constructor's error was not
+// looked at.
+func isNil(b backend.Backend) bool {
+	if b == nil {
+		return true
+	}
+	v := reflect.ValueOf(b)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // TxExecutor runs effects in the transaction that completes their record. It is
@@ -88,9 +99,6 @@ type TxExecutor[T any] struct {
 
 // NewTx is New for a backend with transactions. T is inferred from it.
 func NewTx[T any](b backend.Transactor[T], opts ...Option) (*TxExecutor[T], error) {
-	if b == nil {
-		return nil, invalid("the backend is nil")
-	}
 	ex, err := New(b, opts...)
 	if err != nil {
 		return nil, err

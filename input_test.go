@@ -2,6 +2,7 @@ package idem_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/backend"
 	"github.com/idem-go/idem/memory"
+	"github.com/idem-go/idem/sqlite"
 )
 
 // Bad input is refused with ErrInvalid before the store is asked.
@@ -52,6 +54,52 @@ func TestBadRequests(t *testing.T) {
 	wantError(t, "Do without an executor", err, idem.ErrInvalid)
 }
 
+// Whatever is wrong with a part of a request is ErrInvalid and says what it is, on
+// every path, and no effect runs.
+func TestBadPartsOnEveryPath(t *testing.T) {
+	b := openBank(t)
+	e := newTx(t, b)
+	runs := 0
+	leased := func(context.Context, *idem.Run) (string, error) { runs++; return "", nil }
+	inTx := func(context.Context, *sql.Tx) (string, error) { runs++; return "", nil }
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	parts := map[string]func(*idem.Request) *string{
+		"tenant":    func(r *idem.Request) *string { return &r.Scope.Tenant },
+		"actor":     func(r *idem.Request) *string { return &r.Scope.Actor },
+		"key":       func(r *idem.Request) *string { return &r.Key },
+		"method":    func(r *idem.Request) *string { return &r.Method },
+		"path":      func(r *idem.Request) *string { return &r.Path },
+		"operation": func(r *idem.Request) *string { return &r.Operation },
+	}
+	for part, of := range parts {
+		values := []string{"a\x00bcdefgh", "a\xffbcdefgh", "a\nbcdefgh", "abcdefgh\x7f", "abcd\u0085efgh", strings.Repeat("x", 9000)}
+		if part != "method" && part != "path" {
+			values = append(values, "")
+		}
+		for _, v := range values {
+			r := request("key-0001")
+			*of(&r) = v
+			_, do := idem.Do(t.Context(), e.Executor, r, leased)
+			_, doTx := idem.DoTx(t.Context(), e, r, inTx)
+			_, doIn := idem.DoIn(t.Context(), e, tx, r, inTx)
+			for call, err := range map[string]error{"Do": do, "DoTx": doTx, "DoIn": doIn} {
+				var typed *backend.Error
+				if !errors.Is(err, idem.ErrInvalid) || !errors.As(err, &typed) || !strings.Contains(typed.Hint, part) {
+					t.Errorf("%s with the %s %.12q = %v, want ErrInvalid that names the %s", call, part, v, err, part)
+				}
+			}
+		}
+	}
+	if runs != 0 {
+		t.Errorf("effects ran %d times, want never", runs)
+	}
+	b.wantCharges(t, 0)
+}
+
 func TestKeyLengths(t *testing.T) {
 	e := newExecutor(t, memory.New())
 	for _, n := range []int{8, 255} {
@@ -78,6 +126,7 @@ func TestBadOptions(t *testing.T) {
 		"no fingerprinter":             {idem.WithFingerprinter(nil)},
 		"no observer":                  {idem.WithObserver(nil)},
 		"a nil option":                 {nil},
+		"no rule of takeover":          {idem.WithTakeover(nil)},
 	} {
 		_, err := idem.New(memory.New(), opts...)
 		wantError(t, "New with "+name, err, idem.ErrInvalid)
@@ -86,6 +135,10 @@ func TestBadOptions(t *testing.T) {
 	wantError(t, "New(nil)", err, idem.ErrInvalid)
 	_, err = idem.NewTx[int](nil)
 	wantError(t, "NewTx(nil)", err, idem.ErrInvalid)
+	_, err = idem.New((*memory.Backend)(nil))
+	wantError(t, "New of a nil pointer", err, idem.ErrInvalid)
+	_, err = idem.NewTx((*sqlite.Backend)(nil))
+	wantError(t, "NewTx of a nil pointer", err, idem.ErrInvalid)
 }
 
 // Hard cases 4 and 28: changing how requests are compared breaks no retry of an

@@ -82,7 +82,12 @@ func WithFingerprinter(current *Fingerprinter, accepted ...*Fingerprinter) Optio
 // after a run died without reaching a recovery point. Yes for all by default (at
 // least once). Where it may not, the retry gets ErrNeedsResolution.
 func WithTakeover(allowed func(operation string) bool) Option {
-	return func(c *config) { c.refuseTakeover = func(op string) bool { return !allowed(op) } }
+	return func(c *config) {
+		c.refuseTakeover = nil // newConfig refuses it
+		if allowed != nil {
+			c.refuseTakeover = func(op string) bool { return !allowed(op) }
+		}
+	}
 }
 
 // WithObserver has f called with one event per outcome, synchronously and from

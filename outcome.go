@@ -13,7 +13,7 @@ import (
 func (e *Executor) decide(c backend.Claim, got backend.Claimed) error {
 	r := got.Record
 	if got.Hidden {
-		return &InProgressError{RetryAfter: e.cfg.retryAfter}
+		return &InProgressError{RetryAfter: min(c.Lease, e.cfg.retryAfter)}
 	}
 	switch part := c.Compare(r); part {
 	case backend.Same:

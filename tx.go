@@ -67,8 +67,7 @@ func DoIn[V, T any](ctx context.Context, e *TxExecutor[T], tx T, req Request, ef
 
 func (e *TxExecutor[T]) doIn(ctx context.Context, view backend.TxView, c backend.Claim, effect func(context.Context) (backend.Effect, error)) (outcome, error) {
 	start := time.Now()
-	c.Wait = min(e.cfg.waitOr(DefaultTxWait), c.Lease/4)
-	got, err := view.Claim(ctx, c)
+	got, err := claimIn(ctx, view, c, start.Add(e.cfg.waitOr(DefaultTxWait)))
 	if err != nil {
 		return outcome{}, err
 	}
@@ -99,6 +98,23 @@ func (e *TxExecutor[T]) doIn(ctx context.Context, view backend.TxView, c backend
 	r := got.Record
 	r.Status, r.Response = backend.Completed, done.Response
 	return outcome{record: r, ran: true}, nil
+}
+
+// claimIn waits for other transactions that hold the key, in statements that take
+// a quarter of the lease at most. It does not wait for a run under a lease: a
+// transaction that stays open for so long is in other people's way.
+func claimIn(ctx context.Context, view backend.TxView, c backend.Claim, wait time.Time) (backend.Claimed, error) {
+	for {
+		left := max(0, time.Until(wait))
+		c.Wait = min(left, c.Lease/4)
+		got, err := view.Claim(ctx, c)
+		if err != nil || !got.Hidden || left == 0 {
+			return got, err
+		}
+		if err := sleep(ctx, min(left, backoff(1))); err != nil {
+			return got, unavailable("wait", err)
+		}
+	}
 }
 
 // transaction is one call on the transaction path: Transact, and Transact again
