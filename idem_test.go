@@ -290,6 +290,27 @@ func TestValuesThatCannotBeStored(t *testing.T) {
 			t.Errorf("Do again = %v, want a tombstone with status and header", err)
 		}
 	})
+	for limit, header := range map[int]string{15: "0123456789", 5: ""} {
+		t.Run("too large for the store", func(t *testing.T) { // hard case 15: what fits of the header is kept
+			m := memory.New()
+			f := &faulty{Backend: m, complete: func(ctx context.Context, l backend.Lease, c backend.Completion) error {
+				if c.Response.Size() > limit {
+					return &backend.Error{Op: "test", Kind: backend.ErrTooLarge}
+				}
+				return m.Complete(ctx, l, c)
+			}}
+			e := newExecutor(t, f)
+			big := idem.Response{Status: 201, Header: []byte("0123456789"), Body: []byte("0123456789")}
+			if res, err := idem.Do(t.Context(), e, request("key-0001"), returns(big)); err != nil || !res.Value.Equal(big) {
+				t.Errorf("Do = %+v, %v, want the whole answer", res, err)
+			}
+			_, err := idem.Do(t.Context(), e, request("key-0001"), returns(big))
+			var ts *idem.TombstoneError
+			if !errors.As(err, &ts) || ts.Response.Tombstone != backend.TooLarge || string(ts.Response.Header) != header {
+				t.Errorf("Do again, limit %d = %v, %+v, want a tombstone with header %q", limit, err, ts, header)
+			}
+		})
+	}
 	t.Run("fits exactly", func(t *testing.T) {
 		fits := idem.Response{Header: []byte("01234"), Body: []byte("56789")}
 		for range 2 {

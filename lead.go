@@ -181,7 +181,10 @@ func (e *Executor) complete(ctx context.Context, run *Run, resp Response, end, s
 		case err == nil:
 			return done.Response, nil
 		case errors.Is(err, ErrTooLarge) && done.Response.Tombstone == "":
-			done.Response = tombstone(done.Response, 0)
+			done.Response = tombstone(done.Response, e.cfg.maxResponse)
+			continue
+		case errors.Is(err, ErrTooLarge) && len(done.Response.Header) > 0:
+			done.Response.Header = nil
 			continue
 		case errors.Is(err, ErrLeaseLost):
 			e.event(ctx, LeaseLost, c, run.attempt, start)
