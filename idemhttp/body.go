@@ -39,7 +39,7 @@ func readBody(r *http.Request, limit int64) ([]byte, error) {
 		if r.ContentLength > 0 {
 			size = r.ContentLength + 1 // room to see the end without growing
 		}
-		body = make([]byte, 0, min(size, limit+1, firstRead))
+		body = make([]byte, 0, min(size, firstRead))
 		for {
 			if len(body) == cap(body) {
 				body = append(body, 0)[:len(body)]

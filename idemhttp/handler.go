@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +25,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !slices.Contains(h.cfg.methods, r.Method) {
 		if h.pass == nil {
 			w.Header()["Allow"] = []string{strings.Join(h.cfg.methods, ", ")}
-			writeProblem(w, methodNotAllowed)
+			writeProblem(w, r, methodNotAllowed)
 			return
 		}
 		h.pass.ServeHTTP(w, r)
@@ -64,6 +63,9 @@ func (x *exchange) run(key string) (res idem.Result[idem.Response], err error) {
 		Method:    x.r.Method,
 		Path:      target(x.r),
 	}
+	if n := len(req.Operation); n == 0 || n > backend.MaxKeyPart {
+		return res, &setupError{"operation", invalid("it has %d bytes; 1 to %d are possible", n, backend.MaxKeyPart)}
+	}
 	if req.Scope, err = x.scope(key); err != nil {
 		return res, err
 	}
@@ -82,11 +84,15 @@ func (x *exchange) run(key string) (res idem.Result[idem.Response], err error) {
 	return x.h.run(&x.bound, req, x)
 }
 
-// scopeError is a request that nobody is known for.
-type scopeError struct{ err error }
+// setupError is a request for which one of the service's own functions has no answer
+// to go on with.
+type setupError struct {
+	what string
+	err  error
+}
 
-func (e *scopeError) Error() string { return "idemhttp: scope of the request: " + e.err.Error() }
-func (e *scopeError) Unwrap() error { return e.err }
+func (e *setupError) Error() string { return "idemhttp: " + e.what + " of the request: " + e.err.Error() }
+func (e *setupError) Unwrap() error { return e.err }
 
 func (x *exchange) scope(key string) (idem.Scope, error) {
 	s, err := x.h.cfg.scope(x.r)
@@ -94,24 +100,30 @@ func (x *exchange) scope(key string) (idem.Scope, error) {
 		err = backend.Key{Tenant: s.Tenant, Actor: s.Actor, Value: key}.Validate()
 	}
 	if err != nil {
-		return s, &scopeError{err}
+		return s, &setupError{"scope", err}
 	}
 	return s, nil
 }
 
-// target is the path and query that the client asked for. Not r.URL, which loses
-// what http.StripPrefix takes away: two handlers under different prefixes would
-// share their keys.
+// target is the path and query that the client asked for, byte by byte. Not r.URL,
+// which loses what http.StripPrefix takes away: two handlers under different
+// prefixes would share their keys.
 func target(r *http.Request) string {
-	switch {
-	case strings.HasPrefix(r.RequestURI, "/"):
-		return r.RequestURI
-	case r.RequestURI != "":
-		if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
-			return u.RequestURI()
-		}
+	if r.RequestURI == "" { // no server made this request
+		return r.URL.RequestURI()
 	}
-	return r.URL.RequestURI()
+	_, rest, absolute := strings.Cut(r.RequestURI, "://")
+	if !absolute || r.RequestURI[0] == '/' {
+		return r.RequestURI
+	}
+	start := strings.IndexAny(rest, "/?")
+	switch {
+	case start < 0:
+		return "/"
+	case rest[start] == '?':
+		return "/" + rest[start:]
+	}
+	return rest[start:]
 }
 
 // respond sends the answer, unless it is on its way already.
@@ -121,6 +133,7 @@ func (x *exchange) respond(res idem.Result[idem.Response], err error) {
 	}
 	if u, ok := errors.AsType[*unstored](err); ok && u.attempt == x.last {
 		// Not one that another exchange shares with those that waited for it.
+		Transient(x.r.Context(), nil)
 		answer{Response: u.resp, once: x.last.rec.split.once}.send(x.w, x.r.Method)
 		return
 	}
@@ -133,7 +146,7 @@ func (x *exchange) respond(res idem.Result[idem.Response], err error) {
 		if p.Status >= http.StatusInternalServerError {
 			x.h.cfg.onError(x.r, err)
 		}
-		writeProblem(x.w, p)
+		writeProblem(x.w, x.r, p)
 	case res.Replayed:
 		answer{Response: res.Value, replayed: true}.send(x.w, x.r.Method)
 	default:

@@ -49,7 +49,12 @@ func splitHeader(h http.Header, keepLength bool) headerSplit {
 	var space [16]string
 	names := space[:0]
 	size := 0
-	hop := h["Connection"]
+	var hop []string
+	for name, values := range h { // which need not be spelled canonically
+		if strings.EqualFold(name, "Connection") {
+			hop = append(hop, values...)
+		}
+	}
 	for name, values := range h {
 		k := fieldKind(textproto.CanonicalMIMEHeaderKey(name))
 		switch {

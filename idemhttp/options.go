@@ -57,7 +57,7 @@ func WithMethods(methods ...string) Option {
 }
 
 // WithOperation sets what names the operation of a request in metrics and records,
-// at most 255 bytes from a bounded set. The default is the pattern of http.ServeMux that
+// 1 to 255 bytes of UTF-8 from a bounded set. The default is the pattern of http.ServeMux that
 // matched, where the mux is outside of the middleware, and else the method.
 func WithOperation(f func(*http.Request) string) Option {
 	return func(c *config) { c.operation = f }
@@ -158,8 +158,8 @@ func (c *config) validate() error {
 		return invalid("keys of %d to %d bytes; 1 to %d are possible", c.syntax.MinLen, c.syntax.MaxLen, backend.MaxKeyPart)
 	}
 	for _, m := range c.methods {
-		if !isToken(m) {
-			return invalid("the method %q is none (RFC 9110, section 9.1)", m)
+		if !isToken(m) || len(m) > backend.MaxMethod {
+			return invalid("the method %q is none (RFC 9110, section 9.1), or longer than %d bytes", m, backend.MaxMethod)
 		}
 	}
 	return nil

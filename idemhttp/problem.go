@@ -95,7 +95,7 @@ func problemOf(err error, cfg *config, ran bool) problem {
 		mismatch *idem.MismatchError
 		grave    *idem.TombstoneError
 		body     *bodyError
-		scope    *scopeError
+		setup    *setupError
 	)
 	switch {
 	case errors.Is(err, ErrKeyMissing):
@@ -109,9 +109,9 @@ func problemOf(err error, cfg *config, ran bool) problem {
 	case errors.Is(err, errBodyTooLarge):
 		p = bodyTooLarge
 		p.Detail = fmt.Sprintf("The body is larger than %d bytes. Nothing was done.", cfg.maxBody)
-	case errors.Is(err, errAnswerTooLarge):
+	case errors.Is(err, errAnswerTooLarge), ran && errors.Is(err, idem.ErrTooLarge):
 		p = answerTooLarge
-	case errors.As(err, &scope), errors.Is(err, errBodyRead):
+	case errors.As(err, &setup), errors.Is(err, errBodyRead):
 		p = internal
 	case errors.As(err, &mismatch):
 		p = keyReused
@@ -146,8 +146,10 @@ func keyReason(err error) string {
 	return "it is malformed"
 }
 
-// writeProblem sends p. What outer middleware set stays.
-func writeProblem(w http.ResponseWriter, p problem) {
+// writeProblem sends p. What outer middleware set stays, and if that is middleware of
+// this package it does not store p: it is no answer to the request.
+func writeProblem(w http.ResponseWriter, r *http.Request, p problem) {
+	Transient(r.Context(), nil)
 	p.Type = problemTypes + p.Type
 	body, _ := json.Marshal(p) // strings, a number and a bool
 	h := w.Header()

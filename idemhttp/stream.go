@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"bufio"
+	"fmt"
 	"net"
 	"net/http"
 
@@ -45,9 +46,15 @@ func (s stream) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		if err := s.complete(idem.Response{Status: s.status, Header: s.split.stored}); err != nil {
 			return nil, nil, err
 		}
-		s.live = true
 	}
-	return http.NewResponseController(s.w).Hijack()
+	conn, rw, err := http.NewResponseController(s.w).Hijack()
+	if err != nil {
+		// What the handler answers now would reach its first caller alone.
+		s.err = fmt.Errorf("idemhttp: the record is completed, but its connection can't be hijacked: %w", err)
+		return nil, nil, s.err
+	}
+	s.live = true
+	return conn, rw, nil
 }
 
 // mayStream reports whether the answer, whose status is set, may leave before it is
