@@ -248,9 +248,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		errs <- err
 	}()
-	for b.Pending() < 2 {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "both are pending", func() bool { return b.Pending() == 2 })
 	tx.Rollback()
 	for range 2 {
 		if err := <-errs; err != nil {

@@ -159,11 +159,19 @@ func TestBusyTimeoutIsNotNeeded(t *testing.T) {
 		_, err := b.Claim(t.Context(), claimOf("key"))
 		got <- err
 	}()
-	select {
-	case err := <-got:
-		t.Fatalf("Claim while the file is locked = %v, want it to wait", err)
-	case <-time.After(100 * time.Millisecond):
-	}
+	tries, trying := 0, false
+	eventually(t, "it has tried several times", func() bool {
+		before := trying
+		if trying = db.Stats().InUse == 2; trying && !before {
+			tries++
+		}
+		select {
+		case err := <-got:
+			t.Fatalf("Claim while the file is locked = %v, want it to wait", err)
+		default:
+		}
+		return tries >= 3
+	})
 	tx.Rollback()
 	if err := <-got; err != nil {
 		t.Errorf("Claim after the lock was free = %v, want nil", err)

@@ -28,6 +28,8 @@ var roles = map[string]func(path string) error{
 	"write":   writeRole,
 	"hold":    holdRole,
 	"crash":   crashRole,
+	"Do":      func(path string) error { return serve("Do", path) },
+	"DoTx":    func(path string) error { return serve("DoTx", path) },
 }
 
 // playRole is called by TestMain. It returns false in the process of the tests.

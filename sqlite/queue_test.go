@@ -152,9 +152,7 @@ func TestGroupCommit(t *testing.T) {
 				}
 			})
 		}
-		for b.Pending() < n {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, "all of them are pending", func() bool { return b.Pending() >= n })
 	})
 	wg.Wait()
 	var busy, frames, moved int
