@@ -231,3 +231,36 @@ func TestNoEffectWithoutAStore(t *testing.T) {
 		}
 	}
 }
+
+// Field report 5: what a sweep found without the lock is looked at again under it.
+func TestSweepLooksAgainUnderTheLock(t *testing.T) {
+	t.Parallel()
+	b, db := withLedger(t)
+	e, p := executor(t, b), &payments{db: db}
+	var looks atomic.Int32
+	b.SetClock(func() time.Time {
+		looks.Add(1)
+		return time.UnixMicro(time.Now().UnixMicro())
+	})
+	r := intent("key-0001")
+	for range 20 {
+		swept := make(chan struct{})
+		res, err := idem.DoTx(t.Context(), e, r, func(ctx context.Context, tx *sql.Tx) (string, error) {
+			before := looks.Load()
+			go func() {
+				defer close(swept)
+				if _, err := b.Sweep(t.Context(), 10); err != nil {
+					t.Errorf("Sweep = %v, want nil", err)
+				}
+			}()
+			eventually(t, "the sweep looks", func() bool { return looks.Load() > before })
+			count(t, db, "SELECT count(*) FROM idem_keys") // about as long as its look takes
+			return p.inTx(ctx, tx)
+		})
+		<-swept
+		again, againErr := idem.DoTx(t.Context(), e, r, p.inTx)
+		wantResult(t, "DoTx of a retry", again, errors.Join(err, againErr), res.Value, true, 1)
+		run(t, db, "UPDATE idem_keys SET completed_at = 1, expires_at = 1")
+	}
+	p.wantRuns(t, 20)
+}
