@@ -27,24 +27,34 @@ func code(err error) codes.Code {
 // writeError gives the error of a Txn that may have been sent. Only what the server
 // refuses by itself is known not to be applied. Unavailable, DeadlineExceeded and
 // Canceled say nothing: the server may have got, and may still apply, what was sent.
-// So may it with ErrNoSpace, see Backend.replace.
-func writeError(ctx context.Context, op string, err error) error {
+// So may it with ErrNoSpace, see Backend.outOfSpace. size is how many bytes were to be
+// stored.
+func writeError(ctx context.Context, op string, err error, size int) error {
 	e := &backend.Error{Op: op, Err: err}
 	switch c := code(err); {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		e.Hint = noSpaceHint
-	case errors.Is(err, rpctypes.ErrRequestTooLarge):
-		e.Kind, e.Hint = backend.ErrTooLarge, "the server's --max-request-bytes is lower than WithMaxValue and 256 KiB"
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), c == codes.ResourceExhausted && !isEtcd(err) && size >= grpcOverhead:
+		e.Kind, e.Hint = backend.ErrTooLarge, "--max-request-bytes of the server or MaxCallSendMsgSize of the client is lower than WithMaxValue and 256 KiB"
 	case c == codes.InvalidArgument, c == codes.NotFound, c == codes.FailedPrecondition:
 		e.Kind = backend.ErrUnavailable
 	case c == codes.PermissionDenied, c == codes.Unauthenticated:
 		e.Kind, e.Hint = backend.ErrUnavailable, "the user needs read and write access to all keys with the prefix"
 	case c == codes.DataLoss:
 		e.Kind, e.Hint = backend.ErrUnavailable, "the cluster's alarm CORRUPT is raised"
-	case c == codes.ResourceExhausted: // too many requests, or more than the client sends
+	case c == codes.ResourceExhausted: // too many requests
 		e.Kind = backend.ErrUnavailable
 	}
 	return withContext(ctx, e)
+}
+
+// grpcOverhead is what a server takes in excess of --max-request-bytes before gRPC itself
+// refuses a message, without an error of etcd's.
+const grpcOverhead = 512 << 10
+
+func isEtcd(err error) bool {
+	_, ok := errors.AsType[rpctypes.EtcdError](err)
+	return ok
 }
 
 const noSpaceHint = "the server's space quota is used up: compact, defragment and disarm the alarm NOSPACE"

@@ -64,7 +64,7 @@ func (b *Backend) keepAlive(ctx context.Context, op string, s snapshot, ttl time
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return false, nil
 	case err != nil:
-		return false, writeError(ctx, op, err)
+		return false, writeError(ctx, op, err, 0)
 	}
 	return true, nil
 }

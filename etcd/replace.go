@@ -25,11 +25,12 @@ func (b *Backend) replace(ctx context.Context, op string, at keys, s snapshot, a
 	when := append(c.when,
 		clientv3.Compare(clientv3.ModRevision(at.started), "=", s.started),
 		clientv3.Compare(clientv3.ModRevision(at.completed), "=", s.completed))
-	value, then := "", c.then
+	value, then, size := "", c.then, 0
 	if after != nil {
 		if value, err = encode(after); err != nil {
 			return false, snapshot{}, &backend.Error{Op: op, Kind: backend.ErrInvalid, Err: err}
 		}
+		size = len(value) + len(after.Payload)
 	}
 	switch {
 	case after == nil:
@@ -51,7 +52,7 @@ func (b *Backend) replace(ctx context.Context, op string, at keys, s snapshot, a
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return b.outOfSpace(ctx, op, at, s, err)
 	case err != nil:
-		return false, snapshot{}, writeError(ctx, op, err)
+		return false, snapshot{}, writeError(ctx, op, err, size)
 	case !resp.Succeeded:
 		now, err = decode(op, at, resp.Responses)
 		return false, now, err
@@ -75,7 +76,7 @@ func (b *Backend) replace(ctx context.Context, op string, at keys, s snapshot, a
 func (b *Backend) outOfSpace(ctx context.Context, op string, at keys, s snapshot, refusal error) (bool, snapshot, error) {
 	now, err := b.read(ctx, op, at)
 	if err != nil {
-		return false, snapshot{}, writeError(ctx, op, errors.Join(refusal, err))
+		return false, snapshot{}, writeError(ctx, op, errors.Join(refusal, err), 0)
 	}
 	if now.started == s.started && now.completed == s.completed {
 		return false, snapshot{}, readError(ctx, op, refusal)

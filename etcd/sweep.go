@@ -155,7 +155,7 @@ func (b *Backend) sweepOne(ctx context.Context, op string, p *swept, c candidate
 			clientv3.Compare(clientv3.CreateRevision(timer), ">", 0),
 		).Then(clientv3.OpPut(c.at.lapsed, timer)).Commit()
 		if err != nil {
-			return false, writeError(ctx, op, err)
+			return false, writeError(ctx, op, err, 0)
 		}
 		return resp.Succeeded, nil
 	}
@@ -184,7 +184,7 @@ func (b *Backend) timer(ctx context.Context, op string, p *swept, abandon time.D
 	}
 	key := b.cfg.prefix + timerName + strings.ToLower(rand.Text())
 	if _, err := b.client.Put(ctx, key, "", clientv3.WithLease(l.id)); err != nil {
-		return "", writeError(ctx, op, err)
+		return "", writeError(ctx, op, err, 0)
 	}
 	p.timers[abandon] = key
 	return key, nil
