@@ -167,8 +167,12 @@ func TestWithClientCancel(t *testing.T) {
 		if err := <-finished; !errors.Is(err, context.Canceled) {
 			t.Errorf("the handler's context ended with %v, want %v", err, context.Canceled)
 		}
-		if n := ran.Load(); n != 1 {
-			t.Errorf("the handler ran %d times, want 1", n)
+		r := reply{status: http.StatusConflict}
+		for r.status == http.StatusConflict {
+			r = send(t, s, withKey(key1)) // until the first one has ended
+		}
+		if n := ran.Load(); n != 1 || r.status != http.StatusCreated || r.header.Get(replayedHeader) != "true" {
+			t.Errorf("retry = %d %q after %d runs, want the replay of 201 and 1", r.status, r.head, n)
 		}
 	})
 }
@@ -184,14 +188,14 @@ func TestWithTimeout(t *testing.T) {
 			http.Error(w, r.Context().Err().Error(), http.StatusGatewayTimeout)
 		})
 		s := path(t, setup{options: []Option{WithTimeout(50 * time.Millisecond)}}, h)
-		for range 2 {
+		for ran.Load() < 2 {
+			before := ran.Load()
 			r := send(t, s, withKey(key1))
-			if r.status != http.StatusGatewayTimeout || r.body != "context deadline exceeded\n" {
-				t.Errorf("request = %d %q, want the handler's own 504", r.status, r.body)
+			if ran.Load() == before { // on a slow machine it is over before the claim
+				checkProblem(t, "request", r, unavailable)
+			} else if r.status != http.StatusGatewayTimeout || r.body != "context deadline exceeded\n" {
+				t.Fatalf("request = %d %q, want the handler's own 504", r.status, r.body)
 			}
-		}
-		if n := ran.Load(); n != 2 {
-			t.Errorf("the handler ran %d times, want 2", n)
 		}
 	})
 }

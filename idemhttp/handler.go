@@ -91,7 +91,9 @@ type setupError struct {
 	err  error
 }
 
-func (e *setupError) Error() string { return "idemhttp: " + e.what + " of the request: " + e.err.Error() }
+func (e *setupError) Error() string {
+	return "idemhttp: " + e.what + " of the request: " + e.err.Error()
+}
 func (e *setupError) Unwrap() error { return e.err }
 
 func (x *exchange) scope(key string) (idem.Scope, error) {
