@@ -142,3 +142,29 @@ func TestRetryAfterOfAHiddenRecord(t *testing.T) {
 		}
 	}
 }
+
+// PG-16: a duplicate that waits for a run under a lease polls, less and less often:
+// each look takes a connection that its owner may need.
+func TestWaitingPollsLessAndLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &locked{Backend: memory.New()}
+		other := newExecutor(t, l.Backend)
+		e, err := idem.NewTx(l, idem.WithWait(10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := idem.Do(t.Context(), other, request("key-0001"), func(context.Context, *idem.Run) (string, error) {
+			_, err := idem.DoTx(t.Context(), e, request("key-0001"), func(context.Context, string) (string, error) {
+				t.Error("the effect ran")
+				return "", nil
+			})
+			wantError(t, "DoTx", err, idem.ErrInProgress)
+			return "ok", nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(l.waits); n < 10 || n > 60 {
+			t.Errorf("%d looks in 10 s, want 10 to 60", n)
+		}
+	})
+}

@@ -40,7 +40,7 @@ func DoTx[V, T any](ctx context.Context, e *TxExecutor[T], req Request, effect f
 
 // DoIn is DoTx inside a transaction of the caller's own. Nothing is stored before
 // the caller commits it. After an error the caller must roll back: the claim is in
-// the transaction. ErrRetryTx says that it may then be run again as a whole. The
+// the transaction, though what the effect wrote is undone. ErrRetryTx says that it may then be run again as a whole. The
 // lease is not renewed; the row is locked until the transaction ends.
 func DoIn[V, T any](ctx context.Context, e *TxExecutor[T], tx T, req Request, effect func(ctx context.Context, tx T) (V, error)) (Result[V], error) {
 	if e == nil || effect == nil {
@@ -82,6 +82,12 @@ func (e *TxExecutor[T]) doIn(ctx context.Context, view backend.TxView, c backend
 		return outcome{}, ErrRecoveryPoint
 	}
 	e.event(ctx, began(got.Record.Attempt), c, got.Record.Attempt, start)
+	completed := false
+	defer func() {
+		if !completed { // also after a panic
+			undo(ctx, view, c.Lease)
+		}
+	}()
 	eff, err := effect(ctx)
 	if err != nil {
 		return outcome{}, err
@@ -95,9 +101,19 @@ func (e *TxExecutor[T]) doIn(ctx context.Context, view backend.TxView, c backend
 	if err := view.Complete(ctx, got.Record.Holder(), done); err != nil {
 		return outcome{}, err
 	}
+	completed = true
 	r := got.Record
 	r.Status, r.Response = backend.Completed, done.Response
 	return outcome{record: r, ran: true}, nil
+}
+
+// undo takes an effect's writes back, for callers that commit in spite of its error:
+// the effect runs again when the lease of their claim is over. If it fails the
+// transaction is beyond a COMMIT.
+func undo(ctx context.Context, view backend.TxView, lease time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lease/4)
+	defer cancel()
+	_ = view.Undo(ctx)
 }
 
 // claimIn waits for other transactions that hold the key, in statements that take
@@ -152,7 +168,9 @@ func (t *transaction[T]) run(ctx context.Context, effect func(context.Context, T
 
 func (t *transaction[T]) loop(ctx context.Context, effect func(context.Context, T) (backend.Effect, error)) (outcome, error) {
 	e := t.e
+	waits := 0
 	for try := 1; ; try++ {
+		pause := backoff(try)
 		t.ran, t.effectErr = false, nil
 		left := max(0, time.Until(t.wait))
 		t.claim.Wait = min(left, t.claim.Lease/4)
@@ -171,7 +189,8 @@ func (t *transaction[T]) loop(ctx context.Context, effect func(context.Context, 
 				return outcome{record: got.Record}, nil
 			case t.inDoubt && errors.Is(err, ErrInProgress):
 			case left > 0 && errors.Is(err, ErrInProgress):
-				try = 0
+				try, waits = 0, waits+1
+				pause = min(left, backoff(waits))
 			default:
 				return e.refused(ctx, t.claim, got, err, t.began)
 			}
@@ -191,7 +210,7 @@ func (t *transaction[T]) loop(ctx context.Context, effect func(context.Context, 
 			e.event(ctx, Unknown, t.claim, 0, t.began)
 			return outcome{}, unknown("transact", err)
 		}
-		if sleepErr := sleep(ctx, backoff(max(try, 1))); sleepErr != nil {
+		if sleepErr := sleep(ctx, pause); sleepErr != nil {
 			return outcome{}, unavailable("wait", sleepErr)
 		}
 	}

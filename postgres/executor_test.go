@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -348,5 +349,82 @@ func TestExecutorsOnAPoolOfTwo(t *testing.T) {
 			p.wantRuns(t, 1)
 			wantEffects(t, pool, 1)
 		})
+	}
+}
+
+// Field report 2: the caller goes away. While its effect waits for the store the
+// effect fails, and a retry runs it; after it, it is completed all the same.
+func TestCallerGoes(t *testing.T) {
+	t.Parallel()
+	b, pool := withEffects(t)
+	e, p := executor(t, b), &payments{pool: pool}
+	for path, call := range map[string]func(context.Context, idem.Request, context.CancelFunc, string) (idem.Result[string], error){
+		"Do": func(ctx context.Context, r idem.Request, cancel context.CancelFunc, at string) (idem.Result[string], error) {
+			return idem.Do(ctx, e.Executor, r, func(ctx context.Context, run *idem.Run) (string, error) {
+				if at == "before" {
+					cancel()
+				}
+				defer cancel()
+				return p.leased(ctx, run)
+			})
+		},
+		"DoTx": func(ctx context.Context, r idem.Request, cancel context.CancelFunc, at string) (idem.Result[string], error) {
+			return idem.DoTx(ctx, e, r, func(ctx context.Context, tx pgx.Tx) (string, error) {
+				if at == "before" {
+					cancel()
+				}
+				defer cancel()
+				return p.inTx(ctx, tx)
+			})
+		},
+	} {
+		exec(t, pool, `TRUNCATE effects, idem_keys`)
+		p.runs.Store(0)
+		ctx, cancel := context.WithCancel(t.Context())
+		if _, err := call(ctx, intent("key-0001"), cancel, "before"); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s whose caller goes before its effect has written = %v, want Canceled", path, err)
+		}
+		wantEffects(t, pool, 0)
+		ctx, cancel = context.WithCancel(t.Context())
+		res, err := call(ctx, intent("key-0001"), cancel, "after")
+		wantResult(t, path+" whose caller goes after its effect", res, err, "payment 2", false, 1)
+		res, err = call(t.Context(), intent("key-0001"), func() {}, "")
+		wantResult(t, path+" of a retry", res, err, "payment 2", true, 1)
+		wantEffects(t, pool, 1)
+	}
+}
+
+// A caller of DoIn that commits in spite of the effect's error: half an effect is not
+// there, and the request runs once, when the claim that was committed has lapsed.
+func TestDoInCommittedInSpiteOfItsError(t *testing.T) {
+	t.Parallel()
+	b, pool := withEffects(t)
+	p := &payments{pool: pool}
+	e := executor(t, b, idem.WithLease(200*time.Millisecond), idem.WithMaxResponse(postgres.MaxValue+2))
+	for name, fail := range map[string]func() (string, error){
+		"an error":                  func() (string, error) { return "", errEffect },
+		"a panic":                   func() (string, error) { panic(errEffect) },
+		"more than the store takes": func() (string, error) { return strings.Repeat("x", postgres.MaxValue), nil },
+	} {
+		exec(t, pool, `TRUNCATE effects, idem_keys`)
+		tx := begin(t, pool)
+		func() {
+			defer func() { _ = recover() }()
+			if _, err := idem.DoIn(t.Context(), e, tx, intent("key-0001"), func(ctx context.Context, tx pgx.Tx) (string, error) {
+				exec2(t, tx, `INSERT INTO effects (key) VALUES ('half')`)
+				return fail()
+			}); err == nil {
+				t.Errorf("DoIn with %s = nil, want an error", name)
+			}
+		}()
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Errorf("Commit after %s = %v", name, err)
+		}
+		wantEffects(t, pool, 0)
+		until(t, b, keyOf(intent("key-0001")))
+		if res, err := idem.DoTx(t.Context(), executor(t, b), intent("key-0001"), p.inTx); err != nil || res.Attempt != 2 {
+			t.Errorf("DoTx after %s = %+v, %v, want attempt 2", name, res, err)
+		}
+		wantEffects(t, pool, 1)
 	}
 }

@@ -3,6 +3,7 @@
 package postgres_test
 
 import (
+	"context"
 	"syscall"
 	"testing"
 	"time"
@@ -27,24 +28,31 @@ func TestPausedProcessLosesItsRecord(t *testing.T) {
 			p := &payments{pool: pool}
 			e := executor(t, b, idem.WithWait(time.Minute))
 			paused := start(t, path, srv.URL)
-			if err := paused.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
+			stop := func(s syscall.Signal) {
+				if err := paused.cmd.Process.Signal(s); err != nil {
+					t.Error(err)
+				}
 			}
+			wake := func() {
+				stop(syscall.SIGCONT)
+				_ = paused.stdin.Close()
+				paused.wantLine(t, says)
+			}
+			stop(syscall.SIGSTOP)
 			var res idem.Result[string]
 			var err error
 			attempt, effects := 2, 2
 			if path == "DoTx" {
 				attempt, effects = 1, 1
 				res, err = idem.DoTx(t.Context(), e, intent("key-0001"), p.inTx)
+				wake()
 			} else {
-				res, err = idem.Do(t.Context(), e.Executor, intent("key-0001"), p.leased)
+				res, err = idem.Do(t.Context(), e.Executor, intent("key-0001"), func(ctx context.Context, run *idem.Run) (string, error) {
+					wake() // while the other one still runs
+					return p.leased(ctx, run)
+				})
 			}
 			wantResult(t, path+" of another process", res, err, "payment 1", false, attempt)
-			if err := paused.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
-			_ = paused.stdin.Close()
-			paused.wantLine(t, says)
 			res, err = idem.DoTx(t.Context(), e, intent("key-0001"), p.inTx)
 			wantResult(t, "a retry", res, err, "payment 1", true, attempt)
 			wantEffects(t, pool, effects)

@@ -13,7 +13,8 @@ import (
 // Transact implements backend.Transactor. BEGIN and claim travel together, and
 // completion and COMMIT. The effect's transaction refuses Commit and Rollback;
 // nested transactions (Begin) are fine. The server ends the session, and with it
-// the transaction, if it is idle in it for longer than the lease.
+// the transaction, if it is idle in it for longer than the lease. A caller whose
+// context ends after its effect has returned does not stop the COMMIT.
 //
 // A transaction that the effect ends all the same, with a COMMIT in SQL, is
 // ErrInvalid. Its record is completed then, because its writes may be there.

@@ -239,10 +239,10 @@ func TestTransactRollsBack(t *testing.T) {
 			eff.Response.Body = make([]byte, postgres.MaxValue+1)
 			return eff, err
 		}, backend.ErrTooLarge},
-		{"the caller has gone", ctx, func(ctx context.Context, tx pgx.Tx, h backend.Claimed) (backend.Effect, error) {
-			eff, err := writes("")(ctx, tx, h)
+		{"the caller has gone, and the effect says so", ctx, func(ctx context.Context, tx pgx.Tx, h backend.Claimed) (backend.Effect, error) {
+			_, err := writes("")(ctx, tx, h)
 			cancel()
-			return eff, err
+			return backend.Effect{}, errors.Join(err, ctx.Err(), errEffect)
 		}, context.Canceled},
 	} {
 		c := request(tt.name)

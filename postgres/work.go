@@ -175,11 +175,12 @@ func (w *work) ready(ctx context.Context, undo bool) error {
 	case w.status() == failed && !undo:
 		return invalid(w.what, "the effect returned no error, but a statement of its transaction failed")
 	}
-	return backend.ContextDone(ctx, op+w.what)
+	return nil
 }
 
-// commitWait bounds a COMMIT. It doesn't end with the caller's context, whose end
-// would make the outcome unknown.
+// commitWait bounds a COMMIT. It doesn't end with the caller's context: what the
+// effect has done is not lost to a caller that has gone, and an end on the way would
+// make the outcome unknown.
 func commitWait(lease time.Duration) time.Duration {
 	return min(max(lease/4, time.Second), 10*time.Second)
 }

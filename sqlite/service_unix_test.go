@@ -34,13 +34,15 @@ func TestPausedProcessLosesItsRecord(t *testing.T) {
 	if err := paused.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	res, err := idem.Do(t.Context(), e.Executor, intent("key-0001"), p.leased)
+	res, err := idem.Do(t.Context(), e.Executor, intent("key-0001"), func(ctx context.Context, run *idem.Run) (string, error) {
+		if err := paused.cmd.Process.Signal(syscall.SIGCONT); err != nil { // while this one still runs
+			return "", err
+		}
+		paused.stdin.Close()
+		paused.wantLine(t, `answer "", replayed false, lease lost true, error true`)
+		return p.leased(ctx, run)
+	})
 	wantResult(t, "Do of another process", res, err, "payment 1", false, 2)
-	if err := paused.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	paused.stdin.Close()
-	paused.wantLine(t, `answer "", replayed false, lease lost true, error true`)
 	res, err = idem.DoTx(t.Context(), e, intent("key-0001"), p.inTx)
 	wantResult(t, "a retry", res, err, "payment 1", true, 2)
 }
