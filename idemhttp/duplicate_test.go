@@ -128,29 +128,48 @@ func TestSameInOtherWords(t *testing.T) {
 // field report 14: a key belongs to a tenant and an actor, whatever is in their names.
 func TestScopes(t *testing.T) {
 	t.Parallel()
-	h, ran := runs(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte("for " + r.Header.Get("X-Tenant") + " and " + r.Header.Get("X-User")))
-	})
-	s := leased(t, setup{scope: func(r *http.Request) (idem.Scope, error) {
-		return idem.Scope{Tenant: r.Header.Get("X-Tenant"), Actor: r.Header.Get("X-User")}, nil
-	}}, h)
-	users := [][2]string{{"a", "b"}, {"a", "c"}, {"c", "b"}, {"a:b", "c"}, {"a", "b:c"}, {"b", "a"}, {"A", "b"}}
-	for i := range 2 {
-		for _, u := range users {
-			q := withKey(key1)
-			q.header = []string{"X-Tenant: " + u[0], "X-User: " + u[1]}
-			r := send(t, s, q)
-			if want := "for " + u[0] + " and " + u[1]; r.body != want {
-				t.Errorf("answer = %q, want %q", r.body, want)
-			}
-			if got := r.header.Get(replayedHeader) != ""; got != (i == 1) {
-				t.Errorf("request %d of %q: replayed = %v", i+1, u, got)
+	onBothPaths(t, func(t *testing.T, path func(testing.TB, setup, http.Handler) *site) {
+		h, ran := runs(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write([]byte("for " + r.Header.Get("X-Tenant") + " and " + r.Header.Get("X-User")))
+		})
+		s := path(t, setup{scope: func(r *http.Request) (idem.Scope, error) {
+			return idem.Scope{Tenant: r.Header.Get("X-Tenant"), Actor: r.Header.Get("X-User")}, nil
+		}}, h)
+		users := [][2]string{{"a", "b"}, {"a", "c"}, {"c", "b"}, {"a:b", "c"}, {"a", "b:c"}, {"b", "a"}, {"A", "b"}}
+		for i := range 2 {
+			for _, u := range users {
+				q := withKey(key1)
+				q.header = []string{"X-Tenant: " + u[0], "X-User: " + u[1]}
+				r := send(t, s, q)
+				if want := "for " + u[0] + " and " + u[1]; r.body != want {
+					t.Errorf("answer = %q, want %q", r.body, want)
+				}
+				if got := r.header.Get(replayedHeader) != ""; got != (i == 1) {
+					t.Errorf("request %d of %q: replayed = %v", i+1, u, got)
+				}
 			}
 		}
-	}
-	if n := ran.Load(); int(n) != len(users) {
-		t.Errorf("the handler ran %d times, want %d", n, len(users))
-	}
+		if n := ran.Load(); int(n) != len(users) {
+			t.Errorf("the handler ran %d times, want %d", n, len(users))
+		}
+	})
+}
+
+// field report 15: keys that differ in case alone are two.
+func TestKeysByteByByte(t *testing.T) {
+	t.Parallel()
+	onBothPaths(t, func(t *testing.T, path func(testing.TB, setup, http.Handler) *site) {
+		h, ran := runs(created)
+		s := path(t, setup{}, h)
+		for _, key := range []string{"key-number-one", "Key-Number-One", `"key-number-one "`, `" key-number-one"`} {
+			if r := send(t, s, withKey(key)); r.status != http.StatusCreated || r.header.Get(replayedHeader) != "" {
+				t.Errorf("%q = %d %q, want a first answer", key, r.status, r.head)
+			}
+		}
+		if n := ran.Load(); n != 4 {
+			t.Errorf("the handler ran %d times, want 4", n)
+		}
+	})
 }
 
 // Twenty at once: one effect, and nobody gets another answer.
@@ -236,5 +255,34 @@ func TestRetryAfter(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// field report 23, hard case 16: Retry-After on the transaction path, where a duplicate
+// can't see the record of a run that has not committed.
+func TestRetryAfterTransaction(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	pass := g.once()
+	h, ran := runs(func(w http.ResponseWriter, r *http.Request) {
+		pass()
+		created(w, r)
+	})
+	opts := setup{executor: []idem.Option{idem.WithLease(10 * time.Second), idem.WithRetryAfter(3 * time.Second), idem.WithWait(0)}}
+	s := transacted(t, opts, h)
+	done := make(chan reply, 1)
+	go func() { done <- send(t, s, order()) }()
+	<-g.reached
+	duplicate := send(t, s, order())
+	close(g.open)
+	checkProblem(t, "duplicate", duplicate, inProgress)
+	if got := duplicate.header.Get("Retry-After"); got != "3" {
+		t.Errorf("Retry-After = %q, want 3", got)
+	}
+	if r := <-done; r.status != http.StatusCreated {
+		t.Errorf("first = %d %q, want 201", r.status, r.body)
+	}
+	if n := ran.Load(); n != 1 {
+		t.Errorf("the handler ran %d times, want 1", n)
 	}
 }

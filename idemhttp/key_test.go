@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,6 +75,18 @@ func TestParseKeyCases(t *testing.T) {
 			checkKey(t, strictKeys, c.Lines, c.Strict)
 			checkKey(t, lenientKeys, c.Lines, c.Lenient)
 		})
+	}
+}
+
+// The cases are a copy of what several implementations share.
+func TestKeyCasesAreTheSharedOnes(t *testing.T) {
+	t.Parallel()
+	shared, err := os.ReadFile("../../shared/cases/header.json")
+	if err != nil {
+		t.Skip("the shared cases are not beside this repository")
+	}
+	if own, err := os.ReadFile("testdata/header.json"); err != nil || !bytes.Equal(own, shared) {
+		t.Errorf("testdata/header.json differs from the shared cases (%v)", err)
 	}
 }
 

@@ -47,11 +47,12 @@ var matrix = []struct {
 	method string
 	handle http.HandlerFunc
 
-	unlike    string   // why the first answer is not the bare handler's
-	onlyBare  []string // lines of the header that the first answer does not have
-	onlyFirst []string // lines of the header that the retry does not have
-	again     bool     // the retry runs the handler again, and gets what that answers
-	retry     *problem // what the retry gets instead
+	bareBroken bool     // what the bare handler sends is not HTTP
+	unlike     string   // why the first answer is not the bare handler's
+	onlyBare   []string // lines of the header that the first answer does not have
+	onlyFirst  []string // lines of the header that the retry does not have
+	again      bool     // the retry runs the handler again, and gets what that answers
+	retry      *problem // what the retry gets instead
 }{
 	// Sizes. field report 18
 	{name: "no bytes", handle: text(0)},
@@ -149,6 +150,19 @@ var matrix = []struct {
 		w.Header().Set("Content-Length", "5")
 		_, _ = io.WriteString(w, "hello")
 	}},
+	{name: "Content-Length that says too little", handle: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "3")
+		_, _ = io.WriteString(w, "hello")
+	}, unlike: "the length is counted", bareBroken: true},
+	{name: "Content-Length that says too much", handle: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "300")
+		_, _ = io.WriteString(w, "hello")
+	}, unlike: "the length is counted", bareBroken: true},
+	{name: "hop-by-hop, spelled otherwise", handle: func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["connection"] = []string{"x-hop, close"}
+		w.Header()["x-hop"] = []string{"1"}
+		created(w, r)
+	}, onlyFirst: []string{"connection: x-hop, close", "x-hop: 1"}},
 	{name: "header changed after WriteHeader", handle: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Early", "1")
 		w.WriteHeader(http.StatusAccepted)
@@ -278,7 +292,10 @@ func TestMatrix(t *testing.T) {
 				q := withKey(key1)
 				q.method = c.method
 
-				bare := send(t, serve(t, c.handle), q)
+				var bare reply
+				if !c.bareBroken {
+					bare = send(t, serve(t, c.handle), q)
+				}
 				first := send(t, s, q)
 				if c.unlike == "" {
 					if first.status != bare.status || first.body != bare.body {
