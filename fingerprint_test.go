@@ -1,6 +1,7 @@
 package idem
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,17 @@ func fingerprintSets(t testing.TB) []fingerprintSet {
 		t.Fatal("testdata/fingerprint.json has no sets")
 	}
 	return file.Sets
+}
+
+// The cases are a copy of what several implementations share.
+func TestFingerprintCasesAreTheSharedOnes(t *testing.T) {
+	shared, err := os.ReadFile("../shared/cases/fingerprint.json")
+	if err != nil {
+		t.Skip("the shared cases are not beside this repository")
+	}
+	if own, err := os.ReadFile("testdata/fingerprint.json"); err != nil || !bytes.Equal(own, shared) {
+		t.Errorf("testdata/fingerprint.json differs from the shared cases (%v)", err)
+	}
 }
 
 func fingerprinter(t testing.TB, opts ...FingerprintOption) *Fingerprinter {
