@@ -55,21 +55,27 @@ func serve(ctx context.Context, path, url string) error {
 	if err != nil {
 		return err
 	}
+	began := false
 	effect := func(ctx context.Context, exec func(context.Context, string) error) (string, error) {
 		err := exec(ctx, `INSERT INTO effects (key) VALUES ('by the child')`)
+		began = true
 		fmt.Println("running", err)
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		return "by the child", err
 	}
-	var res idem.Result[string]
-	if path == "DoTx" {
-		res, err = idem.DoTx(ctx, e, intent("key-0001"), func(ctx context.Context, tx pgx.Tx) (string, error) {
-			return effect(ctx, func(ctx context.Context, sql string) error { _, err := tx.Exec(ctx, sql); return err })
-		})
-	} else {
-		res, err = idem.Do(ctx, e.Executor, intent("key-0001"), func(ctx context.Context, _ *idem.Run) (string, error) {
+	call := func() (idem.Result[string], error) {
+		if path == "DoTx" {
+			return idem.DoTx(ctx, e, intent("key-0001"), func(ctx context.Context, tx pgx.Tx) (string, error) {
+				return effect(ctx, func(ctx context.Context, sql string) error { _, err := tx.Exec(ctx, sql); return err })
+			})
+		}
+		return idem.Do(ctx, e.Executor, intent("key-0001"), func(ctx context.Context, _ *idem.Run) (string, error) {
 			return effect(ctx, func(ctx context.Context, sql string) error { _, err := pool.Exec(ctx, sql); return err })
 		})
+	}
+	res, err := call()
+	for errors.Is(err, idem.ErrUnavailable) && !began { // a machine that is busy
+		res, err = call()
 	}
 	fmt.Printf("answer %q, replayed %v, lease lost %v, error %v\n", res.Value, res.Replayed, errors.Is(err, idem.ErrLeaseLost), err != nil)
 	return nil
