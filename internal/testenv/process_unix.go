@@ -222,9 +222,9 @@ func waitGone(pids []int) error {
 }
 
 // killLeftovers ends the servers of a work directory whose owner is gone. They
-// are found by the file that a PostgreSQL server keeps its process id in.
+// are found by the file that a server keeps its process id in, with its data.
 func killLeftovers(dir string) {
-	files, err := filepath.Glob(filepath.Join(dir, "*", "data", "postmaster.pid"))
+	files, err := filepath.Glob(filepath.Join(dir, "*", "data", "*.pid"))
 	if err != nil {
 		return
 	}
@@ -240,7 +240,7 @@ func killLeftovers(dir string) {
 	}
 }
 
-// serverOf returns the process that a postmaster.pid names, if it is still the
+// serverOf returns the process that such a file names, if it is still the
 // server of that directory: the number may be another process's by now.
 func serverOf(file string) (pid int, ok bool) {
 	text, err := os.ReadFile(file)
