@@ -7,7 +7,6 @@ set -euo pipefail
 
 provider=${IDEM_TEST_PROVIDER:-}
 require=,${IDEM_TEST_REQUIRE:-},
-image=${IDEM_TEST_POSTGRES_IMAGE:-postgres:17-alpine}
 missing=()
 
 allowed() { [ -z "$provider" ] || [ "$provider" = "$1" ]; }
@@ -23,26 +22,37 @@ docker_has() {
 installed() {
 	local name
 	for name in "$@"; do
-		compgen -G "$name" >/dev/null && return 0
-		command -v "$name" >/dev/null && return 0
+		case $name in # a bare name is no file: there is a directory postgres here
+		*/*) compgen -G "$name" >/dev/null && return 0 ;;
+		*) command -v "$name" >/dev/null && return 0 ;;
+		esac
 	done
 	return 1
 }
 
 postgres_here() { installed postgres '/usr/lib/postgresql/*/bin/postgres' '/usr/pgsql-*/bin/postgres' '/opt/homebrew/opt/postgresql@*/bin/postgres'; }
 
-if allowed env && [ -n "${IDEM_TEST_POSTGRES_URL:-}" ]; then
-	echo "PostgreSQL: the server of IDEM_TEST_POSTGRES_URL"
-elif allowed docker && docker_has "$image"; then
-	echo "PostgreSQL: Docker image $image"
-elif allowed local && postgres_here; then
-	echo "PostgreSQL: installed"
-elif allowed local; then
-	missing+=(postgresql)
-else
-	echo "no PostgreSQL: IDEM_TEST_PROVIDER=$provider has none to offer" >&2
-	exit 1
-fi
+redis_here() { installed redis-server; }
+
+# Finds a server the way the tests do: name, variable with its address, image,
+# test for the programs, Debian package.
+find_server() {
+	if allowed env && [ -n "${!2:-}" ]; then
+		echo "$1: the server of $2"
+	elif allowed docker && docker_has "$3"; then
+		echo "$1: Docker image $3"
+	elif allowed local && "$4"; then
+		echo "$1: installed"
+	elif allowed local; then
+		missing+=("$5")
+	else
+		echo "no $1: IDEM_TEST_PROVIDER=$provider has none to offer" >&2
+		exit 1
+	fi
+}
+
+find_server PostgreSQL IDEM_TEST_POSTGRES_URL "${IDEM_TEST_POSTGRES_IMAGE:-postgres:17-alpine}" postgres_here postgresql
+find_server Redis IDEM_TEST_REDIS_URL "${IDEM_TEST_REDIS_IMAGE:-redis:7-alpine}" redis_here redis-server
 
 # PgBouncer has no container here. Where nothing else is to be installed, only
 # those who ask for it get it.
@@ -67,8 +77,8 @@ fi
 cat >&2 <<TEXT
 Missing for the tests: ${missing[*]}
   Debian, Ubuntu:  sudo apt-get install ${missing[*]}
-  macOS:           brew install postgresql@17 pgbouncer
-  anywhere:        start Docker, or set IDEM_TEST_POSTGRES_URL to a server to test on
+  macOS:           brew install postgresql@17 pgbouncer redis
+  anywhere:        start Docker, or set IDEM_TEST_POSTGRES_URL, IDEM_TEST_REDIS_URL to servers to test on
 What needs no server is tested with go test ./... all the same.
 TEXT
 exit 1
