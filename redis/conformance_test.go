@@ -1,0 +1,76 @@
+package redis_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/idem-go/idem/backend"
+	"github.com/idem-go/idem/conformance"
+	"github.com/idem-go/idem/internal/testenv"
+	"github.com/idem-go/idem/redis"
+)
+
+var cases atomic.Int64
+
+// Each case has a prefix of its own, each handle a client of its own, as
+// different processes would.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Redis(t)
+	conformance.Run(t, func(t *testing.T) conformance.Store {
+		prefix := fmt.Sprintf("%s%d:", srv.Prefix, cases.Add(1))
+		return conformance.Store{Open: func(h conformance.T) backend.Backend {
+			return newBackend(t, connect(h, srv.URL), redis.WithPrefix(prefix))
+		}}
+	})
+}
+
+// With a clock that the suite moves it checks the boundaries exactly.
+func TestConformanceWithAMovedClock(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Redis(t)
+	conformance.Run(t, func(t *testing.T) conformance.Store {
+		m := move(t, srv)
+		return conformance.Store{
+			Open: func(h conformance.T) backend.Backend {
+				return newBackend(t, connect(h, srv.URL), redis.WithPrefix(m.prefix)).WithClock(m.name)
+			},
+			Advance: func(d time.Duration) { m.advance(t, d) },
+		}
+	})
+}
+
+// movedClock is a clock that only the test moves, and the server's expiry with
+// it.
+type movedClock struct {
+	client       *goredis.Client
+	prefix, name string
+}
+
+func move(t *testing.T, srv *testenv.RedisServer) *movedClock {
+	t.Helper()
+	n := cases.Add(1)
+	m := &movedClock{
+		client: connect(t, srv.URL),
+		prefix: fmt.Sprintf("%s%d:", srv.Prefix, n), name: fmt.Sprintf("%sclock%d:", srv.Prefix, n),
+	}
+	must(t, m.client.Set(t.Context(), m.name+"now", time.Date(2001, 2, 3, 4, 5, 6, 7000, time.UTC).UnixMicro(), 0).Err())
+	return m
+}
+
+var expireDue = goredis.NewScript(`
+local now = redis.call('INCRBY', KEYS[1], ARGV[1])
+for _, key in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now))) do
+  redis.call('DEL', key)
+  redis.call('ZREM', KEYS[2], key)
+end
+return string.format('%.0f', now)`)
+
+func (m *movedClock) advance(t *testing.T, d time.Duration) {
+	t.Helper()
+	must(t, expireDue.Run(t.Context(), m.client, []string{m.name + "now", m.name + "due"}, d.Microseconds()).Err())
+}
