@@ -211,7 +211,7 @@ func TestNoEffectWithoutAStore(t *testing.T) {
 				db := openFile(t, filepath.Join(t.TempDir(), "a.db"))
 				run(t, db, "CREATE TABLE ledger (who TEXT, amount INTEGER)")
 				b := newBackend(t, db, sqlite.WithBusyBudget(200*time.Millisecond))
-				e, p := executor(t, b, idem.WithLease(time.Second)), &payments{db: db}
+				e, p := executor(t, b, idem.WithLease(8*time.Second)), &payments{db: db}
 				if warm {
 					if _, err := idem.DoTx(t.Context(), e, intent("key-0000"), p.inTx); err != nil {
 						t.Fatal(err)

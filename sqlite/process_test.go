@@ -145,10 +145,14 @@ func TestTenProcessesMigrateAtOnce(t *testing.T) { // fact S-3
 }
 
 const (
-	writers    = 64
+	writers    = 64 // per process
 	sharedKeys = 60
 	ownKeys    = 5 // per writer
 )
+
+// patient is for machines whose disk takes seconds for an fsync, of which a
+// transaction can need several.
+var patient = sqlite.WithBusyBudget(30 * time.Second)
 
 // contend claims and completes every shared key and keys of its own, from many
 // goroutines. It returns which shared keys it got and the longest call.
@@ -207,7 +211,7 @@ func contend(b *sqlite.Backend, who string) (got int64, longest time.Duration, e
 }
 
 func writeRole(path string) error {
-	b, stop, err := openRole(path)
+	b, stop, err := openRole(path, patient)
 	if err != nil {
 		return err
 	}
@@ -227,7 +231,7 @@ func writeRole(path string) error {
 func TestTwoProcessesWithManyWriters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	p := start(t, "write", path)
-	b := newBackend(t, openFile(t, path))
+	b := newBackend(t, openFile(t, path), patient)
 	p.line(t)
 	p.stdin.Close()
 	n, longest, err := contend(b, "parent")

@@ -21,6 +21,7 @@ type queue struct {
 
 	mu       sync.Mutex
 	free     time.Time // when the last writer of this process left
+	moved    time.Time // when a writer, of any process, was last seen to get on
 	rested   time.Time // when the file was last left alone
 	pending  []*write
 	flushing bool
@@ -58,10 +59,18 @@ func (w *write) finish(err error) {
 func (q *queue) patience(since time.Time) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.free.After(since) {
-		since = q.free
+	if q.moved.After(since) {
+		since = q.moved
 	}
 	return time.Until(since.Add(q.budget))
+}
+
+// progress notes that somebody got on: a transaction began or ended, of this
+// process or of another one.
+func (q *queue) progress() {
+	q.mu.Lock()
+	q.moved = time.Now()
+	q.mu.Unlock()
 }
 
 func errOutlasted(op string) error { return notApplied(op, errLocked) }
@@ -177,25 +186,15 @@ func (b *Backend) write(ctx context.Context, op string, k backend.Key, m machine
 		go b.flush()
 	}
 	q.mu.Unlock()
-	timer := time.NewTimer(q.patience(w.since))
-	defer timer.Stop()
-	for {
-		select {
-		case <-w.done:
-			w.out.Claimed.Record = w.out.Claimed.Record.Clone()
-			return w.out, w.err
-		case <-ctx.Done():
-			if q.withdraw(w) {
-				return machine.Outcome{}, backend.ContextDone(ctx, op)
-			}
-			return machine.Outcome{}, &backend.Error{Op: op, Err: context.Cause(ctx), Hint: "the write was under way"}
-		case <-timer.C:
-			left := q.patience(w.since)
-			if left <= 0 && q.withdraw(w) {
-				return machine.Outcome{}, errOutlasted(op)
-			}
-			timer.Reset(max(left, q.budget/8))
+	select {
+	case <-w.done:
+		w.out.Claimed.Record = w.out.Claimed.Record.Clone()
+		return w.out, w.err
+	case <-ctx.Done():
+		if q.withdraw(w) {
+			return machine.Outcome{}, backend.ContextDone(ctx, op)
 		}
+		return machine.Outcome{}, &backend.Error{Op: op, Err: context.Cause(ctx), Hint: "the write was under way"}
 	}
 }
 

@@ -24,6 +24,7 @@ type Backend struct {
 	queue queue
 	mine  flights
 	turn  turnstile
+	log   logFile
 	now   func() time.Time
 }
 
@@ -89,7 +90,7 @@ func New(db *sql.DB, opts ...Option) (*Backend, error) {
 	}
 	return &Backend{
 		db: db, cfg: cfg, sql: statementsFor(cfg.table),
-		queue: newQueue(cfg.budget), turn: newTurnstile(path), now: hostClock,
+		queue: newQueue(cfg.budget), turn: newTurnstile(path, cfg.budget), log: logFile(path + "-wal"), now: hostClock,
 	}, nil
 }
 

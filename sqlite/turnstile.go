@@ -13,14 +13,14 @@ import (
 //
 // It is a lock on a file of its own beside the database, and best effort: without
 // it, or behind a process that is stopped in it, writers poll as they would.
-type turnstile struct{ file *os.File }
-
-// maxTurn bounds the wait at the turnstile.
-const maxTurn = 200 * time.Millisecond
+type turnstile struct {
+	file     *os.File
+	patience time.Duration
+}
 
 // newTurnstile opens the file of the database at path, for all who can open the
-// database.
-func newTurnstile(path string) turnstile {
+// database. Nobody waits at it for longer than a part of the busy budget.
+func newTurnstile(path string, budget time.Duration) turnstile {
 	info, err := os.Stat(path)
 	if err != nil {
 		return turnstile{}
@@ -29,7 +29,7 @@ func newTurnstile(path string) turnstile {
 	if err != nil {
 		return turnstile{}
 	}
-	return turnstile{f} // closed by the collector, with its Backend
+	return turnstile{f, budget / 8} // closed by the collector, with its Backend
 }
 
 // pass waits for its turn and holds it until leave is called.
@@ -38,7 +38,7 @@ func (t turnstile) pass(ctx context.Context) (leave func()) {
 	if t.file == nil {
 		return none
 	}
-	for start := time.Now(); time.Since(start) < maxTurn; {
+	for start := time.Now(); time.Since(start) < t.patience; {
 		switch locked, err := tryLock(t.file); {
 		case err != nil:
 			return none

@@ -40,17 +40,27 @@ func (b *Backend) lock(ctx context.Context, op string) (*txn, error) {
 		b.queue.leave()
 		return nil, err
 	}
+	b.queue.progress()
 	return t, nil
 }
 
+// begin tries until the transaction has begun. It gives up when the file was not
+// written for the whole budget.
 func (b *Backend) begin(ctx context.Context, op string, since time.Time) (*txn, error) {
+	before := b.log.state()
 	for poll := minPoll; ; poll = min(2*poll, maxPoll) {
 		t, err := b.try(ctx, op, poll)
 		if err == nil {
 			return t, nil
 		}
-		if (isBusy(err) || errors.Is(err, errLocked)) && b.queue.patience(since) > 0 && pause(ctx) {
-			continue
+		if isBusy(err) || errors.Is(err, errLocked) {
+			if now := b.log.state(); now != before {
+				before = now
+				b.queue.progress()
+			}
+			if b.queue.patience(since) > 0 && pause(ctx) {
+				continue
+			}
 		}
 		if ctx.Err() != nil {
 			return nil, backend.ContextDone(ctx, op)
@@ -167,6 +177,7 @@ func (t *txn) end() {
 	t.ended = true
 	t.cancel()
 	t.conn.Close()
+	t.b.queue.progress()
 	t.b.queue.leave()
 }
 
