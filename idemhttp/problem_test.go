@@ -155,8 +155,9 @@ func TestRefusedBeforeTheClaim(t *testing.T) {
 			onBothPaths(t, func(t *testing.T, path func(testing.TB, setup, http.Handler) *site) {
 				h, ran := runs(created)
 				s := path(t, setup{options: c.options, scope: c.scope}, h)
-				c.request.body = "secret"
-				r := send(t, s, c.request)
+				q := c.request
+				q.body = "secret"
+				r := send(t, s, q)
 				checkProblem(t, "request", r, c.want)
 				if all := strings.Join(r.head, "\n") + r.body; strings.Contains(all, "secret") {
 					t.Errorf("request = %q, which repeats what it said", all)
