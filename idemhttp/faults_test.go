@@ -271,3 +271,44 @@ func TestTransactionRunAgain(t *testing.T) {
 		})
 	}
 }
+
+// hard case 30, field report 20: on the transaction path, what is not stored is rolled
+// back, a stored refusal undoes its writes, and every other answer commits them.
+func TestTransactionEffects(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		handle  http.HandlerFunc
+		effects int // after two requests
+		runs    int32
+	}{
+		"201":       {created, 1, 1},
+		"303":       {status(http.StatusSeeOther), 1, 1},
+		"402":       {status(http.StatusPaymentRequired), 0, 1},
+		"409":       {status(http.StatusConflict), 0, 1},
+		"429":       {status(http.StatusTooManyRequests), 0, 2},
+		"503":       {status(http.StatusServiceUnavailable), 0, 2},
+		"panic":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0, 2},
+		"nothing":   {func(http.ResponseWriter, *http.Request) {}, 1, 1},
+		"final 500": {func(w http.ResponseWriter, r *http.Request) { Final(r.Context()); w.WriteHeader(500) }, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := openDB(t)
+			h, ran := runs(func(w http.ResponseWriter, r *http.Request) {
+				tx, _ := Tx[*sql.Tx](r.Context())
+				if _, err := tx.ExecContext(r.Context(), "INSERT INTO effects VALUES ('order')"); err != nil {
+					t.Error(err)
+				}
+				c.handle(w, r)
+			})
+			s := transactedOn(t, db, setup{}, h)
+			first, retry := send(t, s, withKey(key1)), send(t, s, withKey(key1))
+			if first.status != retry.status {
+				t.Errorf("answers = %d and %d, want the same", first.status, retry.status)
+			}
+			if n, e := ran.Load(), count(t, db); n != c.runs || e != c.effects {
+				t.Errorf("%d runs left %d effects, want %d and %d", n, e, c.runs, c.effects)
+			}
+		})
+	}
+}

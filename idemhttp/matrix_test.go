@@ -188,7 +188,7 @@ var matrix = []struct {
 	}},
 	{name: "HEAD with nothing", method: http.MethodHead, handle: func(http.ResponseWriter, *http.Request) {}},
 
-	// What handlers do. field reports 20, 22
+	// What handlers do. field report 20, field report 22
 	{name: "nothing written", handle: func(http.ResponseWriter, *http.Request) {}},
 	{name: "WriteHeader alone", handle: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }},
 	{name: "WriteHeader twice", handle: func(w http.ResponseWriter, r *http.Request) {
