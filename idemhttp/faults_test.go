@@ -289,7 +289,7 @@ func TestTransactionEffects(t *testing.T) {
 		"503":       {status(http.StatusServiceUnavailable), 0, 2},
 		"panic":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0, 2},
 		"nothing":   {func(http.ResponseWriter, *http.Request) {}, 1, 1},
-		"final 500": {func(w http.ResponseWriter, r *http.Request) { Final(r.Context()); w.WriteHeader(500) }, 0, 1},
+		"final 500": {func(w http.ResponseWriter, r *http.Request) { Final(r.Context()); w.WriteHeader(http.StatusInternalServerError) }, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
