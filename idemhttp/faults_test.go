@@ -281,15 +281,18 @@ func TestTransactionEffects(t *testing.T) {
 		effects int // after two requests
 		runs    int32
 	}{
-		"201":       {created, 1, 1},
-		"303":       {status(http.StatusSeeOther), 1, 1},
-		"402":       {status(http.StatusPaymentRequired), 0, 1},
-		"409":       {status(http.StatusConflict), 0, 1},
-		"429":       {status(http.StatusTooManyRequests), 0, 2},
-		"503":       {status(http.StatusServiceUnavailable), 0, 2},
-		"panic":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0, 2},
-		"nothing":   {func(http.ResponseWriter, *http.Request) {}, 1, 1},
-		"final 500": {func(w http.ResponseWriter, r *http.Request) { Final(r.Context()); w.WriteHeader(http.StatusInternalServerError) }, 0, 1},
+		"201":     {created, 1, 1},
+		"303":     {status(http.StatusSeeOther), 1, 1},
+		"402":     {status(http.StatusPaymentRequired), 0, 1},
+		"409":     {status(http.StatusConflict), 0, 1},
+		"429":     {status(http.StatusTooManyRequests), 0, 2},
+		"503":     {status(http.StatusServiceUnavailable), 0, 2},
+		"panic":   {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0, 2},
+		"nothing": {func(http.ResponseWriter, *http.Request) {}, 1, 1},
+		"final 500": {func(w http.ResponseWriter, r *http.Request) {
+			Final(r.Context())
+			w.WriteHeader(http.StatusInternalServerError)
+		}, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
