@@ -11,6 +11,9 @@ PACKAGES ?= ./...
 TESTFLAGS ?=
 TIMEOUT ?= 15m
 
+# Tests that count allocations.
+COUNTED := -run Alloc . ./idemhttp
+
 FUZZTIME ?= 60s
 COUNT ?= 3
 
@@ -23,6 +26,7 @@ help: ## show the targets
 .PHONY: test
 test: ## run all tests with real servers, getting those that are missing
 	scripts/ensure-servers.sh
+	go test $(COUNTED) # the race detector allocates, too
 	go test -race -timeout $(TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 
 .PHONY: lint

@@ -146,6 +146,7 @@ type transaction[T any] struct {
 	ran       bool  // the effect was called
 	effectErr error // what it returned
 
+	giveUp  time.Time // until when a store that can't be asked is asked again
 	inDoubt bool      // a COMMIT was sent and its answer is not known
 	settle  time.Time // until when to find out
 }
@@ -174,6 +175,9 @@ func (t *transaction[T]) loop(ctx context.Context, effect func(context.Context, 
 		t.ran, t.effectErr = false, nil
 		left := max(0, time.Until(t.wait))
 		t.claim.Wait = min(left, t.claim.Lease/4)
+		if try == 1 {
+			t.giveUp = time.Now().Add(t.claim.Lease / 4)
+		}
 		if t.inDoubt {
 			t.claim.Wait = t.claim.Lease / 4
 		}
@@ -254,7 +258,7 @@ func (t *transaction[T]) again(err error, try int) bool {
 	case t.effectErr != nil:
 		return false
 	}
-	return try < 4 && (errors.Is(err, ErrUnavailable) || !t.ran && !backend.NotApplied(err))
+	return try < 4 && time.Now().Before(t.giveUp) && (errors.Is(err, ErrUnavailable) || !t.ran && !backend.NotApplied(err))
 }
 
 func (t *transaction[T]) failed(ctx context.Context, err error) (outcome, error) {

@@ -292,6 +292,26 @@ func TestTxRetry(t *testing.T) {
 }
 
 // Hard case 12: a record with recovery points is not for the transaction path.
+// A store that takes its time to say that it can't be asked is not asked four
+// times over.
+func TestTxUnavailableSlowly(t *testing.T) {
+	t.Parallel()
+	b := openBank(t)
+	const lease = 200 * time.Millisecond
+	tries := 0
+	b.transact = func(context.Context, backend.Claim, txEffect) (backend.Claimed, error) {
+		tries++
+		for late := time.Now().Add(lease / 4); !time.Now().After(late); {
+			time.Sleep(time.Millisecond)
+		}
+		return backend.Claimed{}, &backend.Error{Op: "test", Kind: backend.ErrUnavailable}
+	}
+	tx := newTx(t, b, idem.WithLease(lease))
+	if _, err := idem.DoTx(t.Context(), tx, request("key-0001"), neverTx(t)); !errors.Is(err, idem.ErrUnavailable) || tries != 1 {
+		t.Errorf("DoTx = %v after %d tries, want ErrUnavailable after one", err, tries)
+	}
+}
+
 func TestTxRecoveryPoint(t *testing.T) {
 	b := openBank(t)
 	e := newTx(t, b)
