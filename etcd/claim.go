@@ -74,10 +74,7 @@ func (b *Backend) acquire(ctx context.Context, op string, at keys, s snapshot, a
 		after.Token, after.Lease = 0, l.ttl
 	}
 	after.LockedUntil = after.UpdatedAt.Add(l.ttl)
-	c := change{
-		when: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(at.lock), "=", 0)},
-		then: []clientv3.Op{putLock(at, l)},
-	}
+	c := change{then: []clientv3.Op{putLock(at, l)}}
 	if s.record == nil && len(after.Payload) > 0 {
 		c.then = append(c.then, clientv3.OpPut(at.payload, string(after.Payload)))
 	}

@@ -40,7 +40,7 @@ func TestDescribeWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	srv := testenv.EtcdPrivate(t)
 	c := connect(t, srv)
-	b := newBackend(t, c)
+	b := newBackend(t, c, etcd.WithTimeout(2*time.Second))
 	if _, err := c.MemberAdd(t.Context(), []string{"http://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}

@@ -181,3 +181,64 @@ func TestLateWrites(t *testing.T) {
 		})
 	}
 }
+
+// A claim that arrives after another one has come, run and completed starts nothing:
+// where there was no record there is none again, but the completed one.
+func TestLateClaimOfACompletedKey(t *testing.T) {
+	t.Parallel()
+	b, wire := wired(t)
+	stuck := make(chan func() error, 1)
+	wire.onNextWrite(func(send func() error) error {
+		stuck <- send
+		return errLost
+	})
+	if _, err := b.Claim(t.Context(), request("k")); backend.NotApplied(err) {
+		t.Errorf("Claim(stuck) = %v, want an error that leaves it open", err)
+	}
+	complete(t, b, acquire(t, b, request("k")), "done")
+	if err := (<-stuck)(); err != nil {
+		t.Fatalf("the late claim = %v, want an answer", err)
+	}
+	got, err := b.Claim(t.Context(), request("k"))
+	if err != nil || got.Acquired || string(got.Record.Response.Body) != "done" {
+		t.Errorf("Claim(after the late one) = %+v, %v, want the replay", got, err)
+	}
+}
+
+// What a process remembers of its claim is no more than a guess: others write for the
+// same claim, too.
+func TestOtherProcessesOfAClaim(t *testing.T) {
+	t.Parallel()
+	b, c, srv := fresh(t)
+	other := newBackend(t, c, etcd.WithPrefix(srv.Prefix))
+	l := acquire(t, b, request("k")).Holder()
+	point := func(b *etcd.Backend, seq backend.Sequence, name string) error {
+		return b.Checkpoint(t.Context(), l, backend.Checkpoint{Sequence: seq, Point: name})
+	}
+	for _, step := range []struct {
+		b    *etcd.Backend
+		seq  backend.Sequence
+		name string
+		want error
+	}{
+		{b, 1, "first", nil},
+		{other, 2, "second", nil},
+		{b, 1, "late", nil},
+		{b, 2, "not the second", backend.ErrConflict},
+		{b, 3, "third", nil},
+		{other, 3, "not the third", backend.ErrConflict},
+	} {
+		if err := point(step.b, step.seq, step.name); !errors.Is(err, step.want) {
+			t.Errorf("Checkpoint(%d, %q) = %v, want %v", step.seq, step.name, err, step.want)
+		}
+	}
+	if r, err := b.Get(t.Context(), l.Key); err != nil || r.RecoveryPoint != "third" || r.Sequence != 3 {
+		t.Errorf("Get = %q at %d, %v, want \"third\" at 3", r.RecoveryPoint, r.Sequence, err)
+	}
+	if err := other.Release(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Complete(t.Context(), l, backend.Completion{Sequence: 4}); !errors.Is(err, backend.ErrLeaseLost) {
+		t.Errorf("Complete(released by another process) = %v, want ErrLeaseLost", err)
+	}
+}

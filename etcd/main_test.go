@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"context"
 	"crypto/rand"
+	"flag"
 	"testing"
 	"time"
 
@@ -14,7 +15,15 @@ import (
 	"github.com/idem-go/idem/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+// Most tests wait for a lease to end: more of them run at once than there are
+// processors.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("16") // a number
+	}
+	testenv.Main(m)
+}
 
 // connect gives a client that is closed when the test ends.
 func connect(t testing.TB, srv *testenv.EtcdServer, change ...func(*clientv3.Config)) *clientv3.Client {

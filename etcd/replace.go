@@ -12,19 +12,16 @@ import (
 
 // change is what a Txn does besides replacing the record.
 type change struct {
-	when []clientv3.Cmp
 	then []clientv3.Op
 	kept clientv3.LeaseID // what a completed record is bound to; 0: kept for ever
 }
 
 // replace makes after of the record that s was read with (nil: none), in one Txn that
-// demands that nobody has changed it since. done is false where somebody has, and then s
+// demands that nobody has changed it since. A lock that was gone then is gone still,
+// since nobody binds one to a lease without writing the record. done is false where somebody has, and then s
 // is what stands there now. That somebody may be this call itself: the client sends a
 // Txn again when the first was answered by a deadline, or by a proxy's.
 func (b *Backend) replace(ctx context.Context, op string, at keys, s snapshot, after *backend.Record, c change) (done bool, now snapshot, err error) {
-	when := append(c.when,
-		clientv3.Compare(clientv3.ModRevision(at.started), "=", s.started),
-		clientv3.Compare(clientv3.ModRevision(at.completed), "=", s.completed))
 	value, then, size := "", c.then, 0
 	if after != nil {
 		if value, err = encode(after); err != nil {
@@ -47,7 +44,10 @@ func (b *Backend) replace(ctx context.Context, op string, at keys, s snapshot, a
 	if s.record != nil {
 		b.recent.drop(s.record.Holder())
 	}
-	resp, err := b.client.Txn(ctx).If(when...).Then(then...).Else(at.reads()...).Commit()
+	resp, err := b.client.Txn(ctx).If(
+		clientv3.Compare(clientv3.ModRevision(at.started), "=", s.started),
+		clientv3.Compare(clientv3.ModRevision(at.completed), "=", s.completed),
+	).Then(then...).Else(at.reads()...).Commit()
 	switch {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return b.outOfSpace(ctx, op, at, s, err)

@@ -67,9 +67,8 @@ type swept struct {
 // candidate is a started record whose lock is gone.
 type candidate struct {
 	at      keys
-	started int64  // revision of the record
-	noticed int64  // revision of what a sweep left; 0: none has seen it since its last activity
-	timer   string // that the sweep named
+	started int64 // revision of the record
+	over    bool  // its timer has run out; else it has none since its last activity
 }
 
 // sweepPage finds the lapsed records from a key on that there is something to do
@@ -113,10 +112,10 @@ func (b *Backend) sweepPage(ctx context.Context, op, from, end string) (*swept, 
 		}
 		c := candidate{at: at, started: kv.ModRevision}
 		if n := noted[at.lapsed]; n != nil && n.ModRevision > kv.ModRevision {
-			c.noticed, c.timer = n.ModRevision, string(n.Value)
-			if running[c.timer] != nil {
+			if running[string(n.Value)] != nil {
 				continue
 			}
+			c.over = true
 		}
 		p.lapsed = append(p.lapsed, c)
 	}
@@ -143,17 +142,13 @@ func (b *Backend) sweepOne(ctx context.Context, op string, p *swept, c candidate
 	if err != nil || s.started != c.started || s.lock != 0 {
 		return false, err
 	}
-	free := clientv3.Compare(clientv3.CreateRevision(c.at.lock), "=", 0)
-	if c.noticed == 0 {
+	if !c.over {
 		timer, err := b.timer(ctx, op, p, s.record.Abandon)
 		if err != nil {
 			return false, err
 		}
-		resp, err := b.client.Txn(ctx).If(
-			free,
-			clientv3.Compare(clientv3.ModRevision(c.at.started), "=", c.started),
-			clientv3.Compare(clientv3.CreateRevision(timer), ">", 0),
-		).Then(clientv3.OpPut(c.at.lapsed, timer)).Commit()
+		resp, err := b.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(c.at.started), "=", c.started)).
+			Then(clientv3.OpPut(c.at.lapsed, timer)).Commit()
 		if err != nil {
 			return false, writeError(ctx, op, err, 0)
 		}
@@ -163,17 +158,13 @@ func (b *Backend) sweepOne(ctx context.Context, op string, p *swept, c candidate
 	r := *s.record
 	r.ExpiresAt, r.UpdatedAt, r.LockedUntil = now, now.Add(-r.Abandon), now // as its timer says
 	after, _ := machine.Step(&r, machine.Sweep{}, now)
-	done, _, err := b.replace(ctx, op, c.at, s, after, change{when: []clientv3.Cmp{
-		free,
-		clientv3.Compare(clientv3.ModRevision(c.at.lapsed), "=", c.noticed),
-		clientv3.Compare(clientv3.CreateRevision(c.timer), "=", 0),
-	}})
+	done, _, err := b.replace(ctx, op, c.at, s, after, change{})
 	return done, err
 }
 
-// timer gives the key of a timer for the runs of a page, one for each Abandon. It
-// is younger than the look at the page: what had lapsed by then has been idle for at
-// least as long as the timer has run.
+// timer gives the key of a timer for the runs of a page, one for each Abandon. It is
+// younger than the look at the page: a record that has not changed since that look has
+// been idle for at least as long as the timer has run.
 func (b *Backend) timer(ctx context.Context, op string, p *swept, abandon time.Duration) (string, error) {
 	if key := p.timers[abandon]; key != "" {
 		return key, nil

@@ -106,20 +106,19 @@ func TestSweepTakesManyPages(t *testing.T) {
 		})
 	}
 	claims.Wait()
-	changed := 0
-	eventually(t, "all records are swept", func() bool {
-		for {
-			n := sweep(t, b, 400)
-			changed += n
-			if n < 400 {
-				break
-			}
-		}
-		got, err := c.Get(t.Context(), srv.Prefix+"started/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	eventually(t, "all leases are over", func() bool {
+		got, err := c.Get(t.Context(), srv.Prefix+"lock/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && got.Count == 0
 	})
-	if changed != 2*records {
-		t.Errorf("sweeps changed %d records in all, want a timer and a removal for each of %d", changed, records)
+	if n := sweep(t, b, 2*records); n != records {
+		t.Errorf("Sweep(lapsed) = %d, want a timer for each of %d", n, records)
+	}
+	noTimers(t, c, srv.Prefix)
+	if n := sweep(t, b, records-1); n != records-1 {
+		t.Errorf("Sweep(%d) = %d, want as many", records-1, n)
+	}
+	if n := sweep(t, b, records); n != 1 {
+		t.Errorf("Sweep(timers over) = %d, want 1, the last", n)
 	}
 	noTimers(t, c, srv.Prefix)
 	got, err := c.Get(t.Context(), srv.Prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
