@@ -261,21 +261,21 @@ func (e *env) advance(d time.Duration) {
 	}
 }
 
-// until asks the store again and again whether something is so.
+// until asks the store again and again whether something is so. Where the clock was
+// moved it is so at once, or after a few calls that each do a part.
 func (e *env) until(what string, probe func() bool) {
 	e.Helper()
-	patience := 20 * time.Second
-	if e.Advance != nil {
-		patience = 200 * time.Millisecond // whatever it waits for is so already
-	}
-	limit, tick := time.NewTimer(patience), time.NewTicker(5*time.Millisecond)
+	limit, tick := time.NewTimer(20*time.Second), time.NewTicker(5*time.Millisecond)
 	defer limit.Stop()
 	defer tick.Stop()
-	for !probe() {
+	for probes := 1; !probe(); probes++ {
+		if e.Advance != nil && probes == 20 {
+			e.Fatalf("%s: not, although it is time", what)
+		}
 		select {
 		case <-tick.C:
 		case <-limit.C:
-			e.Fatalf("%s: not after %v", what, patience)
+			e.Fatalf("%s: not after 20s", what)
 		case <-e.Context().Done():
 			e.Fatalf("%s: not within the bound of the case", what)
 		}

@@ -1,7 +1,9 @@
 package conformance
 
 import (
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/idem-go/idem/backend"
 )
@@ -102,11 +104,14 @@ func keyLongest(e *env) {
 	e.acquire("Claim(one byte less)", n)
 }
 
-// allBytes is n bytes, every value among them, valid as no encoding of text.
-func allBytes(n int) []byte {
-	b := make([]byte, n)
+// allBytes is n bytes, a MiB at most, every value among them, valid as no encoding
+// of text.
+func allBytes(n int) []byte { return slices.Clone(mebibyte()[:n]) }
+
+var mebibyte = sync.OnceValue(func() []byte {
+	b := make([]byte, 1<<20)
 	for i := range b {
 		b[i] = byte(i ^ i>>8)
 	}
 	return b
-}
+})

@@ -1,0 +1,224 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/idem-go/idem/backend"
+	"github.com/idem-go/idem/backend/machine"
+)
+
+type stepFunc func(r *backend.Record, m machine.Message, now time.Time) (*backend.Record, machine.Outcome)
+
+// faulty is memory.Backend with joints where a fault can be put. Without one it
+// keeps the contract.
+type faulty struct {
+	now func() time.Time
+
+	step     stepFunc                                          // the machine
+	identity func(k backend.Key) backend.Key                   // what tells keys apart
+	check    func(err error) error                             // the verdict on an argument
+	done     func(ctx context.Context, op string) error        // the verdict on a context
+	keep     func(r backend.Record) backend.Record             // what is stored of a record
+	show     func(r backend.Record) backend.Record             // what is returned of it
+	fail     func(k backend.Key, kind error, op string) error  // the error of a kind
+	describe func(d backend.Description) backend.Description   // what it says of itself
+	floor    bool                                              // tokens grow over deletions
+	gap      func()                                            // between reading and writing; nil: both are one step
+	sweep    func(limit int, changed []backend.Key) (int, int) // how many it may change, how many it says it did
+	read     func(r *backend.Record)                           // what a Get does to a record
+	stale    bool                                              // handles show what they showed before
+	capacity int                                               // of records, the oldest is evicted
+
+	mu      *sync.Mutex
+	records map[backend.Key]*backend.Record
+	order   []backend.Key
+	highest backend.Token
+}
+
+func newFaulty(now func() time.Time, fault func(f *faulty)) *faulty {
+	f := &faulty{
+		now: now, step: machine.Step, floor: true, mu: new(sync.Mutex), records: make(map[backend.Key]*backend.Record),
+		identity: func(k backend.Key) backend.Key { return k },
+		check:    func(err error) error { return err },
+		done:     backend.ContextDone,
+		keep:     backend.Record.Clone,
+		show:     backend.Record.Clone,
+		fail: func(_ backend.Key, kind error, op string) error {
+			return &backend.Error{Op: "faulty: " + op, Kind: kind}
+		},
+		describe: func(d backend.Description) backend.Description { return d },
+		read:     func(*backend.Record) {},
+		sweep:    func(limit int, changed []backend.Key) (int, int) { return limit, len(changed) },
+	}
+	fault(f)
+	return f
+}
+
+// arrive runs a message on the record of a key.
+func (f *faulty) arrive(ctx context.Context, op string, k backend.Key, m machine.Message, err error) (machine.Outcome, error) {
+	if err := f.check(err); err != nil {
+		return machine.Outcome{}, err
+	}
+	if err := f.done(ctx, "faulty: "+op); err != nil {
+		return machine.Outcome{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c, ok := m.(machine.Claim); ok && f.floor {
+		c.Floor = f.highest
+		m = c
+	}
+	id := f.identity(k)
+	after, out := f.step(f.records[id], m, f.now())
+	if out.Err != nil {
+		return out, f.fail(k, out.Err, op)
+	}
+	if f.gap != nil {
+		f.mu.Unlock()
+		f.gap()
+		f.mu.Lock()
+	}
+	if out.Changed {
+		f.store(id, after)
+	}
+	left := out.Claimed.Record.LeaseLeft
+	out.Claimed.Record = f.show(out.Claimed.Record)
+	if out.Claimed.Record.LeaseLeft == 0 {
+		out.Claimed.Record.LeaseLeft = left
+	}
+	return out, nil
+}
+
+func (f *faulty) store(id backend.Key, r *backend.Record) {
+	if r == nil {
+		delete(f.records, id)
+		return
+	}
+	if f.records[id] == nil {
+		f.order = append(f.order, id)
+		if f.capacity > 0 && len(f.order) > f.capacity {
+			delete(f.records, f.order[0])
+			f.order = f.order[1:]
+		}
+	}
+	c := f.keep(*r)
+	c.LeaseLeft = 0
+	f.records[id] = &c
+	f.highest = max(f.highest, c.Token)
+}
+
+func (f *faulty) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
+	if len(c.Fingerprints) == 0 { // nothing works without
+		return backend.Claimed{}, c.Validate()
+	}
+	out, err := f.arrive(ctx, "claim", c.Key, machine.Claim{Claim: c}, c.Validate())
+	return out.Claimed, err
+}
+
+func (f *faulty) Renew(ctx context.Context, l backend.Lease, ttl time.Duration) error {
+	_, err := f.arrive(ctx, "renew", l.Key, machine.Renew{Lease: l, TTL: ttl}, l.ValidateRenewal(ttl))
+	return err
+}
+
+func (f *faulty) Checkpoint(ctx context.Context, l backend.Lease, c backend.Checkpoint) error {
+	_, err := f.arrive(ctx, "checkpoint", l.Key, machine.Checkpoint{Lease: l, Checkpoint: c}, c.Validate(l, maxValue))
+	return err
+}
+
+func (f *faulty) Complete(ctx context.Context, l backend.Lease, c backend.Completion) error {
+	_, err := f.arrive(ctx, "complete", l.Key, machine.Complete{Lease: l, Completion: c}, c.Validate(l, maxValue))
+	return err
+}
+
+func (f *faulty) Release(ctx context.Context, l backend.Lease) error {
+	_, err := f.arrive(ctx, "release", l.Key, machine.Release{Lease: l}, l.Validate())
+	return err
+}
+
+func (f *faulty) Get(ctx context.Context, k backend.Key) (backend.Record, error) {
+	if err := errors.Join(f.check(k.Validate()), f.done(ctx, "faulty: get")); err != nil {
+		return backend.Record{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, ok := f.records[f.identity(k)]
+	if !ok {
+		return backend.Record{}, f.fail(k, backend.ErrNotFound, "get")
+	}
+	f.read(r)
+	c := f.show(*r)
+	if c.LeaseLeft == 0 {
+		c.LeaseLeft = machine.LeaseLeft(c, f.now())
+	}
+	return c, nil
+}
+
+func (f *faulty) Sweep(ctx context.Context, limit int) (int, error) {
+	if err := errors.Join(f.check(backend.ValidateSweep(limit)), f.done(ctx, "faulty: sweep")); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	type change struct {
+		id    backend.Key
+		after *backend.Record
+	}
+	var changes []change
+	most, _ := f.sweep(limit, nil)
+	for id, r := range f.records {
+		if after, out := f.step(r, machine.Sweep{}, f.now()); out.Changed && len(changes) < most {
+			changes = append(changes, change{id, after})
+		}
+	}
+	if f.gap != nil && len(changes) > 0 {
+		f.mu.Unlock()
+		f.gap()
+		f.mu.Lock()
+	}
+	var keys []backend.Key
+	for _, c := range changes {
+		f.store(c.id, c.after)
+		keys = append(keys, c.id)
+	}
+	_, n := f.sweep(limit, keys)
+	return n, nil
+}
+
+const maxValue = 2 << 20
+
+func (f *faulty) Describe(context.Context) (backend.Description, error) {
+	return f.describe(backend.Description{
+		Name:         "faulty",
+		Capabilities: backend.Capabilities{Clock: backend.ClockProcess, FreshReads: true, MaxValue: maxValue},
+	}), nil
+}
+
+// open gives another handle.
+func (f *faulty) open() backend.Backend {
+	if !f.stale {
+		return f
+	}
+	return &stale{faulty: f, seen: make(map[backend.Key]backend.Record)}
+}
+
+// stale is a handle that shows a record as it saw it first.
+type stale struct {
+	*faulty
+	seen map[backend.Key]backend.Record
+}
+
+func (s *stale) Get(ctx context.Context, k backend.Key) (backend.Record, error) {
+	r, err := s.faulty.Get(ctx, k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old, ok := s.seen[k]; ok {
+		return old, nil
+	}
+	if err == nil {
+		s.seen[k] = r
+	}
+	return r, err
+}
