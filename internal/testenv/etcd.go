@@ -79,13 +79,7 @@ func Etcd(t testing.TB) *EtcdServer {
 // "--quota-backend-bytes=16777216", and stops it when the test ends.
 func EtcdPrivate(t testing.TB, flags ...string) *EtcdServer {
 	t.Helper()
-	var from []provider
-	for _, p := range providers(t) {
-		if p != fromEnv { // an operator's server is not ours to kill
-			from = append(from, p)
-		}
-	}
-	srv, err := startEtcd(t, from, flags)
+	srv, err := startEtcd(t, ours(t), flags)
 	if err != nil {
 		Unavailable(t, "etcd", err)
 	}
@@ -106,23 +100,7 @@ const etcdStart = 60 * time.Second // a slow disk; usually under a second
 
 func startEtcd(t testing.TB, from []provider, flags []string) (*etcdServer, error) {
 	t.Helper()
-	var errs []error
-	for _, p := range from {
-		srv, err := startEtcdFrom(p, flags)
-		if err == nil {
-			return srv, nil
-		}
-		if errors.Is(err, errNotConfigured) && len(from) > 1 {
-			continue
-		}
-		err = fmt.Errorf("%s: %w", p, err)
-		errs = append(errs, err)
-		t.Logf("testenv: etcd from %v", err)
-	}
-	if len(errs) == 0 {
-		return nil, fmt.Errorf("IDEM_TEST_PROVIDER=%s can't give a test a server of its own", os.Getenv("IDEM_TEST_PROVIDER"))
-	}
-	return nil, errors.Join(errs...)
+	return choose(t, "etcd", from, func(p provider) (*etcdServer, error) { return startEtcdFrom(p, flags) })
 }
 
 func startEtcdFrom(p provider, flags []string) (*etcdServer, error) {
