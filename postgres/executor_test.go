@@ -242,7 +242,7 @@ func TestDoOnAStoreThatGoesAway(t *testing.T) {
 	t.Parallel()
 	b, proxy, direct, pool := faulty(t)
 	p := &payments{pool: pool}
-	e := executor(t, b, idem.WithLease(time.Second))
+	e := executor(t, b, idem.WithLease(3*time.Second))
 	down := func(on bool) {
 		proxy.Refuse(on)
 		proxy.CutAll()
@@ -288,7 +288,7 @@ func TestExecutorsOnAPoolOfTwo(t *testing.T) {
 			effectsTable(t, pool)
 			b := newBackend(t, open(t, srv.URL, size(2)))
 			p := &payments{pool: pool}
-			opts := []idem.Option{idem.WithLease(2 * time.Second), idem.WithWait(30 * time.Second)}
+			opts := []idem.Option{idem.WithLease(4 * time.Second), idem.WithWait(30 * time.Second)}
 			e := executor(t, b, opts...)
 			var wg sync.WaitGroup
 			duplicates := func() {
@@ -400,7 +400,7 @@ func TestDoInCommittedInSpiteOfItsError(t *testing.T) {
 	t.Parallel()
 	b, pool := withEffects(t)
 	p := &payments{pool: pool}
-	e := executor(t, b, idem.WithLease(200*time.Millisecond), idem.WithMaxResponse(postgres.MaxValue+2))
+	e := executor(t, b, idem.WithLease(time.Second), idem.WithMaxResponse(postgres.MaxValue+2))
 	for name, fail := range map[string]func() (string, error){
 		"an error":                  func() (string, error) { return "", errEffect },
 		"a panic":                   func() (string, error) { panic(errEffect) },

@@ -59,7 +59,7 @@ func TestTwoClocks(t *testing.T) {
 				})
 				wantResult(t, "DoTx", res, err, "payment 2", false, 1)
 				// What is retained is not swept, and replays; what lapsed is taken over.
-				short := executor(t, b, idem.WithLease(200*time.Millisecond), idem.WithWait(0))
+				short := executor(t, b, idem.WithLease(2*time.Second), idem.WithWait(0))
 				if _, err := idem.Do(t.Context(), short.Executor, intent("key-0003"), func(context.Context, *idem.Run) (string, error) {
 					return "", idem.MaybeDone(errEffect)
 				}); !errors.Is(err, errEffect) {
@@ -87,7 +87,7 @@ func TestDoInALongTransaction(t *testing.T) {
 	t.Parallel()
 	b, pool := withEffects(t)
 	p := &payments{pool: pool}
-	short := executor(t, b, idem.WithLease(200*time.Millisecond))
+	short := executor(t, b, idem.WithLease(2*time.Second))
 	e := executor(t, b, idem.WithLease(2*time.Second))
 	tx := begin(t, pool)
 	began := value[time.Time](t, pool, `SELECT clock_timestamp()`)

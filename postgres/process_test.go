@@ -55,10 +55,8 @@ func serve(ctx context.Context, path, url string) error {
 	if err != nil {
 		return err
 	}
-	began := false
 	effect := func(ctx context.Context, exec func(context.Context, string) error) (string, error) {
 		err := exec(ctx, `INSERT INTO effects (key) VALUES ('by the child')`)
-		began = true
 		fmt.Println("running", err)
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		return "by the child", err
@@ -74,7 +72,7 @@ func serve(ctx context.Context, path, url string) error {
 		})
 	}
 	res, err := call()
-	for errors.Is(err, idem.ErrUnavailable) && !began { // a machine that is busy
+	for errors.Is(err, idem.ErrUnavailable) { // surely not done: the client tries again
 		res, err = call()
 	}
 	fmt.Printf("answer %q, replayed %v, lease lost %v, error %v\n", res.Value, res.Replayed, errors.Is(err, idem.ErrLeaseLost), err != nil)

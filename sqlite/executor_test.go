@@ -122,7 +122,7 @@ func TestClockOfTheHost(t *testing.T) {
 		wantResult(t, "Do", res, err, "payment 1", false, 1)
 		res, err = idem.DoTx(t.Context(), e, intent("key-0002"), p.inTx)
 		wantResult(t, "DoTx", res, err, "payment 2", false, 1)
-		short := executor(t, b, idem.WithLease(100*time.Millisecond), idem.WithWait(0))
+		short := executor(t, b, idem.WithLease(2*time.Second), idem.WithWait(0))
 		_, err = idem.Do(t.Context(), short.Executor, intent("key-0003"), func(context.Context, *idem.Run) (string, error) {
 			return "", idem.MaybeDone(errBoom)
 		})

@@ -40,17 +40,21 @@ func serve(path, file string) error {
 		untilClosed(os.Stdin)
 		return "by the child", err
 	}
-	var res idem.Result[string]
-	if path == "DoTx" {
-		res, err = idem.DoTx(ctx, e, intent("key-0001"), func(ctx context.Context, tx *sql.Tx) (string, error) {
-			_, err := tx.ExecContext(ctx, insert)
-			return wait(err)
-		})
-	} else {
-		res, err = idem.Do(ctx, e.Executor, intent("key-0001"), func(ctx context.Context, _ *idem.Run) (string, error) {
+	call := func() (idem.Result[string], error) {
+		if path == "DoTx" {
+			return idem.DoTx(ctx, e, intent("key-0001"), func(ctx context.Context, tx *sql.Tx) (string, error) {
+				_, err := tx.ExecContext(ctx, insert)
+				return wait(err)
+			})
+		}
+		return idem.Do(ctx, e.Executor, intent("key-0001"), func(ctx context.Context, _ *idem.Run) (string, error) {
 			_, err := db.ExecContext(ctx, insert)
 			return wait(err)
 		})
+	}
+	res, err := call()
+	for errors.Is(err, idem.ErrUnavailable) { // surely not done: the client tries again
+		res, err = call()
 	}
 	fmt.Printf("answer %q, replayed %v, lease lost %v, error %v\n", res.Value, res.Replayed, errors.Is(err, idem.ErrLeaseLost), err != nil)
 	return nil
