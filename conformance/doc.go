@@ -1,19 +1,29 @@
 // Package conformance tests whether a backend keeps the contract of package
-// backend. An adapter's own test is a few lines:
-//
-//	func TestConformance(t *testing.T) {
-//		conformance.Run(t, func(t *testing.T) conformance.Store {
-//			db := newEmptyDatabase(t)
-//			return conformance.Store{Open: func(conformance.T) backend.Backend { return mystore.New(db) }}
-//		})
-//	}
+// backend. An adapter's own test is a few lines ([Run], and [RunTx] where the
+// store has transactions); [Check] and [CheckTx] do the same without package
+// testing, for a command that tries the very server to be deployed on.
 //
 // # Cases
 //
-// Every case has a stable id ("claim/mismatch-in-flight"), one sentence of the
-// contract that it checks and that it prints when it fails, and a bound on its
-// time. Each gets an empty store of its own, and all of them run in parallel.
-// Their order is the one they are declared in; nothing depends on it.
+// Every case has a stable id ("table/replay"), one sentence of the contract that
+// it checks and that it prints when it fails, and a bound on its time. Each gets an
+// empty store of its own, and all of them run in parallel. Their order is the one
+// they are declared in; nothing depends on it.
+//
+// The cases "table/…" are the state machine of package machine, a case for each
+// row: every message of the row arrives at a record in every state of it, and
+// outcome and record after are compared in all their fields. The others check what
+// no single row says:
+//
+//	claim, lease, fence    races, exact boundaries, tokens over the lives of a key
+//	checkpoint, complete   bytes, gaps, empty values, retention
+//	key                    scope, separators, length, byte by byte
+//	get, sweep             fresh reads; what is kept, what goes, limits, races
+//	errors                 arguments, contexts, sizes, types and texts
+//	lifecycle              whole lives, copies of bytes, many keys, times
+//	transact               [RunTx]: effect and record are one
+//	inlease                [RunTx]: steps under the fence
+//	bind                   [RunTx]: the record within a caller's own transaction
 //
 // # Time
 //
@@ -23,8 +33,16 @@
 // and again, until it says that the time is over; what they check then is that it
 // wasn't over too soon.
 //
-// # Transactions
+// # What is not run
 //
-// [RunTx] holds the cases for backends that are a backend.Transactor. It comes
-// on top of [Run], not instead.
+// A case that lacks something, or whose store calls T.Skipf, is "not run": skipped
+// with its reason by Run and RunTx, [NotRun] in a Report. It proves nothing, so it
+// fails where the environment variable IDEM_TEST_REQUIRE is "all", or a list with
+// "conformance" in it. Set it wherever nobody reads the output of tests.
+//
+// # The suite itself
+//
+// The tests of this package run it on backends with one fault each. Every fault is
+// caught by the cases named for it and every case catches a fault. A case that is
+// added comes with a fault that no other case catches as directly.
 package conformance
