@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-builtin-rules
 
-# Directories that are modules. tools has no code of its own.
+# Directories that are modules. tools has a few lines of code.
 MODULES := . $(patsubst %/go.mod,%,$(wildcard bench/go.mod))
 
 # What `make test` gives to go test besides; a run of one package is

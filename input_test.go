@@ -246,3 +246,23 @@ func TestSweep(t *testing.T) {
 	})
 	wantError(t, "RunSweeper(0)", newExecutor(t, memory.New()).RunSweeper(t.Context(), 0), idem.ErrInvalid)
 }
+
+// Two jobs that get one key and one body are two requests: the name of a job is
+// its target.
+func TestJobsDoNotAnswerForEachOther(t *testing.T) {
+	e := newExecutor(t, memory.New())
+	charge, mail := request("key-0001"), request("key-0001")
+	charge.Method, charge.Path, charge.Operation = "", "", "charge"
+	mail.Method, mail.Path, mail.Operation = "", "", "send mail"
+	if _, err := idem.Do(t.Context(), e, charge, returns("charged")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := idem.Do(t.Context(), e, mail, never(t))
+	var mismatch *idem.MismatchError
+	if !errors.As(err, &mismatch) || mismatch.Part != backend.Path {
+		t.Errorf("Do of another job with the key = %v, want a mismatch of the path", err)
+	}
+	if res, err := idem.Do(t.Context(), e, charge, never(t)); err != nil || !res.Replayed {
+		t.Errorf("Do of the first job again = %+v, %v, want its replay", res, err)
+	}
+}

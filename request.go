@@ -22,12 +22,13 @@ type Request struct {
 	Key string
 
 	// Operation is the route pattern or the name of the job: a bounded set, fit for
-	// a metric's label. It is not compared, so it can be renamed.
+	// a metric's label. It is not compared where there is a target, so that routes can
+	// be renamed.
 	Operation string
 
 	// Method and Path are the target of an HTTP request: method, escaped path and
-	// query. A key used for another target is a mismatch. Both may be empty for
-	// jobs.
+	// query. A key used for another target is a mismatch. Where both are empty, as for
+	// jobs, the operation stands for the path: two jobs don't answer for each other.
 	Method, Path string
 
 	// Content is fingerprinted; it is not stored.
@@ -53,6 +54,9 @@ func (e *Executor) claim(r Request) (backend.Claim, error) {
 		Payload:   r.Payload,
 
 		RefuseTakeover: e.cfg.refuseTakeover(r.Operation),
+	}
+	if c.Target == (backend.Target{}) {
+		c.Target.Path = r.Operation
 	}
 	_, _ = rand.Read(c.ID[:]) // never fails, see crypto/rand
 	c.Fingerprints = make([]backend.Fingerprint, len(e.cfg.fingerprinters))

@@ -13,7 +13,9 @@ import (
 type Response = backend.Response
 
 // Result is what a call gives its caller: the same for the first and for every
-// retry but for Replayed.
+// retry but for Replayed. The first caller gets the effect's own value, retries
+// what encoding/json makes of it: fields that are not exported are lost, and an int
+// in an interface comes back as a float64.
 type Result[V any] struct {
 	Value    V
 	Replayed bool // the effect did not run in this call
@@ -89,8 +91,7 @@ type doneError struct {
 func (e *doneError) Unwrap() error { return e.error }
 
 // NotDone marks an error of an effect that surely did nothing, so that the key
-// is free again at once. It is what errors mean anyway until a call to somebody
-// else's system was made.
+// is free again at once. It is what an error means anyway.
 func NotDone(err error) error {
 	if err == nil {
 		return nil
@@ -98,9 +99,11 @@ func NotDone(err error) error {
 	return &doneError{err, false}
 }
 
-// MaybeDone marks an error of an effect that may have done its work all the same.
-// The record stays as it is, and the next try takes it over when the lease is
-// over.
+// MaybeDone marks an error of an effect under a lease that may have done its work
+// all the same, such as a timeout of a call to somebody else's system. The record
+// stays as it is, and the next try takes it over when the lease is over. Without it
+// a retry may run beside what the effect set off. In a transaction it changes
+// nothing: that is rolled back.
 func MaybeDone(err error) error {
 	if err == nil {
 		return nil

@@ -120,7 +120,7 @@ func (c *checker) answered(ctx context.Context) error {
 		}
 		told++
 	}
-	c.line(fmt.Sprintf("%d customers were told of a payment that is in the ledger", told))
+	c.line(fmt.Sprintf("%d payments were answered with what is in the ledger", told))
 	return nil
 }
 

@@ -72,9 +72,11 @@ func runDemo(ctx context.Context, ledger database, dsn string, verbose bool, out
 		return false, err
 	}
 
-	passed = true
+	fine := 0
 	for _, sc := range scenarios {
-		passed = d.play(ctx, sc) && passed
+		if d.play(ctx, sc) {
+			fine++
+		}
 		if len(d.servers) == 0 { // a failed scenario left none
 			if err := d.start(ctx); err != nil {
 				return false, err
@@ -82,7 +84,15 @@ func runDemo(ctx context.Context, ledger database, dsn string, verbose bool, out
 		}
 	}
 	balanced, err := d.check(ctx)
-	return passed && balanced, err
+	if err != nil {
+		return false, err
+	}
+	verdict := "every intent was charged as often as it was meant"
+	if !balanced {
+		verdict = "the ledger is WRONG"
+	}
+	fmt.Fprintf(out, "%d of %d scenarios went as expected; %s\n", fine, len(scenarios), verdict)
+	return fine == len(scenarios) && balanced, nil
 }
 
 func (d *demo) play(ctx context.Context, sc scenario) bool {

@@ -59,7 +59,7 @@ var scenarios = []scenario{
 		hers, his := t.bill(t.alice, 30_00), t.bill(t.bob, 30_00)
 		his.key = hers.key
 		first := t.first("alice", t.alice, hers)
-		t.again("bob", t.bob, his, first)
+		t.keep(t.bob, his, t.again("bob", t.bob, his, first))
 		t.again("carol, with alice's invoice,", t.carol, hers, first)
 		t.again("alice again", t.alice, hers, first)
 		t.charged(hers)

@@ -84,14 +84,14 @@ func (t *trial) first(what string, c customer, q request) answer {
 	a, err := c.retry(t.ctx, t.net.good, q)
 	t.fail(err)
 	t.see("%s %v", what, a)
-	t.answers = append(t.answers, answered{c, q, a})
+	t.keep(c, q, a)
 	return a
 }
 
 // again does so for a request that can be compared with an earlier one.
-func (t *trial) again(what string, c customer, q request, before answer) {
+func (t *trial) again(what string, c customer, q request, before answer) answer {
 	if t.err != nil {
-		return
+		return answer{}
 	}
 	a, err := c.retry(t.ctx, t.net.good, q)
 	t.fail(err)
@@ -100,6 +100,12 @@ func (t *trial) again(what string, c customer, q request, before answer) {
 		verdict = "same"
 	}
 	t.see("%s %v, %s", what, a, verdict)
+	return a
+}
+
+// keep notes an answer as the request's from now on.
+func (t *trial) keep(c customer, q request, a answer) {
+	t.answers = append(t.answers, answered{c, q, a})
 }
 
 // atOnce sends a request n times together.

@@ -9,12 +9,14 @@ import (
 	"github.com/idem-go/idem/idemhttp"
 )
 
+type userKey struct{}
+
 // newServer protects POST /bookings with the key in the Idempotency-Key header.
-func newServer(tx *idem.TxExecutor[*sql.Tx]) (http.Handler, error) {
-	m, err := idemhttp.NewTx(tx, func(r *http.Request) (idem.Scope, error) {
-		user := r.Header.Get("X-User") // what your authentication found out
-		if user == "" {
-			return idem.Scope{}, errors.New("not authenticated")
+func newServer(ex *idem.TxExecutor[*sql.Tx]) (http.Handler, error) {
+	m, err := idemhttp.NewTx(ex, func(r *http.Request) (idem.Scope, error) {
+		user, ok := r.Context().Value(userKey{}).(string) // put there by your authentication
+		if !ok {
+			return idem.Scope{}, errors.New("not behind authentication") // answered with 500
 		}
 		return idem.Scope{Tenant: "shop", Actor: user}, nil
 	})

@@ -11,9 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-
-	"github.com/idem-go/idem"
-	"github.com/idem-go/idem/sqlite"
 )
 
 func main() {
@@ -23,47 +20,37 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	dir, err := os.MkdirTemp("", "idem-quickstart")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	db, err := sqlite.Open(filepath.Join(dir, "shop.db"))
+	db, ex, err := setUp(ctx, filepath.Join(dir, "shop.db"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := sqlite.Migrate(ctx, db); err != nil {
-		return err
-	}
 	if _, err := db.ExecContext(ctx, "CREATE TABLE accounts (id TEXT PRIMARY KEY, balance INTEGER NOT NULL); INSERT INTO accounts VALUES ('ada', 9)"); err != nil {
 		return err
 	}
-	store, err := sqlite.New(db)
-	if err != nil {
-		return err
-	}
-	tx, err := idem.NewTx(store) // idem.New for a backend without transactions
-	if err != nil {
-		return err
-	}
 	for _, key := range []string{"booking-1", "booking-1", "booking-2", "booking-2"} {
-		r, err := bookMoney(ctx, tx, "ada", key, []byte(`{"amount": 5}`))
+		r, err := bookMoney(ctx, ex, "ada", key, []byte(`{"amount": 5}`))
 		fmt.Println(key, r, err)
 	}
 	for range 2 {
-		r, err := sendMoney(ctx, tx.Executor, "ada", "transfer-1", []byte(`{"amount": 5}`))
+		r, err := sendMoney(ctx, ex.Executor, "ada", "transfer-1", []byte(`{"amount": 5}`))
 		fmt.Println("transfer-1", r, err)
 	}
-	server, err := newServer(tx)
+	server, err := newServer(ex)
 	if err != nil {
 		return err
 	}
 	for range 2 {
-		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/bookings", http.NoBody)
+		r := httptest.NewRequestWithContext(context.WithValue(ctx, userKey{}, "ada"), http.MethodPost, "/bookings", http.NoBody)
 		r.Header.Set("Idempotency-Key", `"8e03978e-40d5-43e8-bc93-6894a57f9324"`)
-		r.Header.Set("X-User", "ada")
 		w := httptest.NewRecorder()
 		server.ServeHTTP(w, r)
 		fmt.Println("POST /bookings", w.Code, w.Header())
@@ -71,8 +58,14 @@ func run(ctx context.Context) (err error) {
 	return nil
 }
 
+// errNoAnswer is what a timeout leaves one with.
+var errNoAnswer = errors.New("the bank did not answer")
+
 // callTheBank stands for a call over the network that knows idempotency keys, too.
-func callTheBank(context.Context, string, int64) (receipt, error) {
-	fmt.Println("calling the bank")
+func callTheBank(ctx context.Context, user, key string) (receipt, error) {
+	if ctx.Err() != nil {
+		return receipt{}, errNoAnswer
+	}
+	fmt.Println("calling the bank for", user, key)
 	return receipt{ID: "t-1", Amount: 5}, nil
 }
