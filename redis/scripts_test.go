@@ -191,8 +191,11 @@ func TestSweepFindsWhatIsAbandoned(t *testing.T) {
 	abandon(other, "k")
 	until(t, "the last one is abandoned", func() bool {
 		now, err := client.Time(t.Context()).Result()
-		return err == nil && now.After(get(t, b, request("last").Key).UpdatedAt.Add(5*time.Millisecond))
+		return err == nil && now.After(get(t, other, request("k").Key).UpdatedAt.Add(5*time.Millisecond))
 	})
+	if n, err := other.Sweep(t.Context(), 100); n != 1 || err != nil { // its prefix is no pattern
+		t.Errorf("Sweep of the other prefix = %d, %v, want its one record", n, err)
+	}
 	var total int
 	for _, want := range []int{3, 3, 2, 0} {
 		n, err := b.Sweep(t.Context(), 3)
@@ -205,9 +208,6 @@ func TestSweepFindsWhatIsAbandoned(t *testing.T) {
 		if r := get(t, b, request(string(rune('a'+i))).Key); r.Response.Tombstone != backend.Abandoned || string(r.State) != "state of p" {
 			t.Errorf("record %d is %v with tombstone %q, want it abandoned with its state", i, r.Status, r.Response.Tombstone)
 		}
-	}
-	if r := get(t, other, request("k").Key); r.Status != backend.Started {
-		t.Errorf("the record of the other prefix is %v, want it untouched", r.Status)
 	}
 }
 
@@ -234,14 +234,21 @@ func TestKeyOfSomethingElse(t *testing.T) {
 	}
 }
 
-// Names of keys are bounded, and long where everything is.
-func TestKeysAreBounded(t *testing.T) {
+// Names of keys are bounded, and no two keys share one.
+func TestKeys(t *testing.T) {
 	t.Parallel()
-	client := goredis.NewClient(&goredis.Options{Addr: "127.0.0.1:1"})
-	t.Cleanup(func() { must(t, client.Close()) })
-	b := newBackend(t, client, redis.WithPrefix(strings.Repeat("p", redis.MaxPrefix)))
+	b := newBackend(t, connect(t, "redis://127.0.0.1:1"), redis.WithPrefix(strings.Repeat("p", redis.MaxPrefix)))
 	long := strings.Repeat("k", backend.MaxKeyPart)
 	if n := len(b.KeyOf(backend.Key{Tenant: long, Actor: long, Value: long})); n > 840 {
 		t.Errorf("the longest key has %d bytes, want at most 840 as the documentation says", n)
+	}
+	for _, pair := range [][2]backend.Key{ // made to meet if a part came without its length
+		{{Tenant: "a", Actor: "b", Value: "1:c:d"}, {Tenant: "a:1:b", Actor: "c", Value: "d"}},
+		{{Tenant: "a", Actor: "b:c", Value: "d"}, {Tenant: "a", Actor: "b", Value: "c:d"}},
+		{{Tenant: "1", Actor: "11", Value: "1"}, {Tenant: "11", Actor: "1", Value: "1"}},
+	} {
+		if one, two := b.KeyOf(pair[0]), b.KeyOf(pair[1]); one == two {
+			t.Errorf("%q and %q are both %q", pair[0], pair[1], one)
+		}
 	}
 }

@@ -202,12 +202,25 @@ func TestReplicas(t *testing.T) {
 	}
 	must(t, b.Checkpoint(t.Context(), r.Holder(), point(1, "p")))
 
+	// Connections that have written nothing since: WAIT on one of them would be
+	// content at once.
+	var idle []*goredis.Conn
+	for range 3 {
+		conn := client.Conn()
+		must(t, conn.Ping(t.Context()).Err())
+		idle = append(idle, conn)
+	}
+	for _, conn := range idle {
+		must(t, conn.Close())
+	}
+	until(t, "the replica has confirmed everything", func() bool {
+		role, err := client.Do(t.Context(), "ROLE").Slice() // "master", offset, replicas: host, port, offset
+		must(t, err)
+		replicas := role[2].([]any)
+		return len(replicas) == 1 && replicas[0].([]any)[2] == strconv.FormatInt(role[1].(int64), 10)
+	})
 	second.Pause(t)
 	b = newBackend(t, client, redis.WithReplicas(1, time.Millisecond))
-	// A busy pool: WAIT on a connection that has not written would be content.
-	for range 8 {
-		must(t, client.Ping(t.Context()).Err())
-	}
 	for what, do := range map[string]func() error{
 		"Claim":    func() error { _, err := b.Claim(t.Context(), request("late")); return err },
 		"Complete": func() error { return b.Complete(t.Context(), r.Holder(), completion("done")) },
