@@ -291,7 +291,6 @@ func TestTxRetry(t *testing.T) {
 	b.wantCharges(t, 1)
 }
 
-// Hard case 12: a record with recovery points is not for the transaction path.
 // A store that takes its time to say that it can't be asked is not asked four
 // times over.
 func TestTxUnavailableSlowly(t *testing.T) {
@@ -312,6 +311,7 @@ func TestTxUnavailableSlowly(t *testing.T) {
 	}
 }
 
+// Hard case 12: a record with recovery points is not for the transaction path.
 func TestTxRecoveryPoint(t *testing.T) {
 	b := openBank(t)
 	e := newTx(t, b)
@@ -386,4 +386,20 @@ func TestDoInCommits(t *testing.T) {
 	if res, err := idem.DoTx(t.Context(), e, request("key-0001"), neverTx(t)); err != nil || res.Value != "ok" {
 		t.Errorf("DoTx after it = %+v, %v, want the replay", res, err)
 	}
+}
+
+// Half an effect is not committed, whatever its caller does with the error.
+func TestDoInCommittedInSpiteOfItsError(t *testing.T) {
+	b := openBank(t)
+	e := newTx(t, b)
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = idem.DoIn(t.Context(), e, tx, request("key-0001"), charge("", errBoom))
+	wantError(t, "DoIn", err, errBoom)
+	if err := tx.Commit(); err != nil {
+		t.Errorf("Commit after it = %v", err)
+	}
+	b.wantCharges(t, 0)
 }
