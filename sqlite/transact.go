@@ -9,6 +9,7 @@ import (
 	"time"
 
 	sqlite3 "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/idem-go/idem/backend"
 	"github.com/idem-go/idem/backend/machine"
@@ -147,7 +148,6 @@ const effectPoint = "idem_effect"
 
 // guarded runs the caller's code within the transaction. It bounds its context,
 // keeps it from ending the transaction and takes its writes back if it says so.
-// Errors of f come back as they are.
 func guarded[R any](ctx context.Context, t *txn, op string, lease time.Duration, f func(context.Context) (result R, undo bool, err error)) (R, error) {
 	var none R
 	in := context.WithoutCancel(ctx)
@@ -163,7 +163,7 @@ func guarded[R any](ctx context.Context, t *txn, op string, lease time.Duration,
 	defer cancel()
 	out, undo, err := f(ectx)
 	if err != nil {
-		return none, err
+		return none, effectError(ectx, op, err)
 	}
 	// The savepoint is there if and only if the transaction still is.
 	end := "RELEASE " + effectPoint
@@ -174,6 +174,18 @@ func guarded[R any](ctx context.Context, t *txn, op string, lease time.Duration,
 		return none, &backend.Error{Op: op, Kind: backend.ErrInvalid, Err: err, Hint: "the effect must not end its transaction, nor go on after one of its statements was interrupted; nothing was stored"}
 	}
 	return out, nil
+}
+
+// effectError adds to an error of the effect what it can't know. All others come
+// back as they are.
+func effectError(ctx context.Context, op string, err error) error {
+	switch {
+	case code(err) == lib.SQLITE_CONSTRAINT_COMMITHOOK:
+		return &backend.Error{Op: op, Kind: backend.ErrInvalid, Err: err, Hint: "the effect must not end its transaction; nothing was stored"}
+	case errors.Is(context.Cause(ctx), errBound):
+		return &backend.Error{Op: op, Kind: backend.ErrUnavailable, Err: err, Hint: "the effect took longer than a third of its lease or the busy budget and was rolled back; it must write with its transaction, not with the pool"}
+	}
+	return err
 }
 
 // refusal is a commit hook that turns each COMMIT on a connection into a

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -391,5 +393,42 @@ func TestBind(t *testing.T) {
 	}
 	if _, err := b.Bind(nil).Claim(t.Context(), claimOf("key")); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("Bind(nil).Claim = %v, want ErrInvalid", err)
+	}
+}
+
+// An effect that writes with the pool waits for its own transaction until its
+// context ends. The error says so, and not only that some deadline passed.
+func TestEffectThatWritesWithThePool(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.db")
+	db := openFile(t, path)
+	run(t, db, "CREATE TABLE ledger (who TEXT, amount INTEGER)")
+	b := newBackend(t, db, sqlite.WithBusyBudget(200*time.Millisecond))
+	var own error
+	_, err := b.Transact(t.Context(), claimOf("key"), func(ctx context.Context, _ *sql.Tx, _ backend.Claimed) (backend.Effect, error) {
+		_, own = db.ExecContext(ctx, "INSERT INTO ledger VALUES ('a', 1)")
+		return backend.Effect{Response: created}, own
+	})
+	if own == nil || !errors.Is(err, own) || !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "not with the pool") {
+		t.Errorf("Transact = %v, want ErrUnavailable that says what to do, around %v", err, own)
+	}
+}
+
+// An effect that returns what its Commit said gets the same answer as one that
+// ignores it.
+func TestEffectThatReturnsItsCommitsError(t *testing.T) {
+	t.Parallel()
+	b, db := withLedger(t)
+	_, err := b.Transact(t.Context(), claimOf("key"), func(ctx context.Context, tx *sql.Tx, _ backend.Claimed) (backend.Effect, error) {
+		if err := charge(ctx, tx, "a"); err != nil {
+			return backend.Effect{}, err
+		}
+		return backend.Effect{Response: created}, tx.Commit()
+	})
+	if !errors.Is(err, backend.ErrInvalid) || !strings.Contains(err.Error(), "must not end") {
+		t.Errorf("Transact = %v, want ErrInvalid that says what to do", err)
+	}
+	if n := charges(t, db); n != 0 {
+		t.Errorf("charges = %d, want 0", n)
 	}
 }
