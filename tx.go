@@ -258,7 +258,7 @@ func (t *transaction[T]) again(err error, try int) bool {
 	case t.effectErr != nil:
 		return false
 	}
-	return try < 4 && time.Now().Before(t.giveUp) && (errors.Is(err, ErrUnavailable) || !t.ran && !backend.NotApplied(err))
+	return try < 4 && (t.ran || time.Now().Before(t.giveUp)) && (errors.Is(err, ErrUnavailable) || !t.ran && !backend.NotApplied(err))
 }
 
 func (t *transaction[T]) failed(ctx context.Context, err error) (outcome, error) {
