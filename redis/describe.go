@@ -13,8 +13,8 @@ import (
 
 // Describe implements [backend.Backend]. On a cluster it asks every primary: a
 // promise is made if all of them keep it. It reports a server that evicts, that
-// keeps no append-only file or syncs it later than it answers, that is a replica, that is nearly full or
-// too old, and one whose configuration it may not read.
+// keeps no append-only file or syncs it later than it answers, that is a replica,
+// nearly full or too old, and one whose configuration it may not read.
 func (b *Backend) Describe(ctx context.Context) (backend.Description, error) {
 	const what = "describe"
 	d := backend.Description{

@@ -16,27 +16,33 @@
 //	appendonly yes
 //	appendfsync always
 //
-// Any other policy throws claims away when memory is short. Without
-// appendfsync always a crash takes back what was acknowledged. [Backend.Describe]
-// reports both, and a replica that it was connected to. The user needs the commands EVAL,
-// EVALSHA, TIME, HMGET, HGETALL, HSET, HDEL, DEL, PERSIST and PEXPIREAT; for
-// Sweep SCAN, PTTL and SCRIPT LOAD as well, for Describe INFO and CONFIG GET, with
-// WithReplicas WAIT.
+// Any other policy throws claims away when memory is short. Without appendfsync
+// always a crash takes back what was acknowledged. [Backend.Describe] reports
+// both, and a replica that it was connected to.
+//
+// The user needs the commands EVAL, EVALSHA, TIME, HMGET, HGETALL, HSET, HDEL,
+// DEL, PERSIST and PEXPIREAT; for Sweep also SCAN, PTTL and SCRIPT LOAD, for
+// Describe INFO and CONFIG GET, with WithReplicas WAIT.
+//
+// The clock is the server's wall clock. A step of it, or a failover to a machine whose
+// clock differs, makes leases longer or shorter; completing is guarded by claim
+// id and token and not by time.
 //
 // # Records
 //
 // A record is one hash, so that Cluster needs no hash tags, and every step of it
-// is one script and one round trip. Its key is the prefix and then tenant, actor
-// and key, each after its length ("idem:4:acme:5:alice:order-17"), at most 840 bytes
-// with the longest prefix. Fields have the names that they have in package backend and can be read with
-// HGETALL; times and durations are microseconds.
+// is one script and one round trip. Its key is the prefix, tenant and actor, each
+// after its length, and the key ("idem:4:acme:5:alice:order-17"): at most 840
+// bytes with the longest prefix. The fields can be read with HGETALL; times and
+// durations are microseconds.
 //
-// The server deletes a record by itself when its retention is over, and a started one without a
-// recovery point when it was abandoned. A started record with a recovery point
-// has no expiry: what it did must not be forgotten before somebody has looked. When it is
-// abandoned, [Backend.Sweep] makes it a tombstone, which stays. Sweep finds such
-// records by walking all keys of the prefix (SCAN) and costs accordingly, about a
-// second per million keys: hourly is often enough.
+// The server deletes a record by itself when its retention is over, and a started
+// one without a recovery point when it was abandoned. A started record with a
+// recovery point has no expiry: what it did must not be forgotten before
+// somebody has looked. When it is abandoned, [Backend.Sweep] makes it a tombstone,
+// which stays. Sweep finds such records by walking all keys of the prefix (SCAN)
+// and costs accordingly, some four seconds per million keys: hourly is often
+// enough.
 //
 // # Full memory
 //
@@ -46,11 +52,11 @@
 //
 // # Contexts and retries
 //
-// go-redis repeats commands whose reply was lost; the commands of this package
-// it does not repeat, since the core does so with the knowledge of what a repetition means. (Were one
-// repeated all the same, the claim id would tell.) Nor does go-redis stop reading when a
-// context is cancelled: a call of this package returns at once, and
-// the connection stays busy until the reply comes or ReadTimeout ends.
+// go-redis repeats commands whose reply was lost, but not the scripts of this
+// package: the core does that, and knows what a repetition means. (Were one
+// repeated all the same, the claim id would tell.) Nor does go-redis stop reading
+// when a context is cancelled: a call of this package returns at once, and the
+// connection stays busy until the reply comes or ReadTimeout ends.
 //
 // # Errors
 //

@@ -59,18 +59,19 @@ func changesNothing(err error) error {
 }
 
 // unsent reports whether err proves that the command never left: no connection
-// could be made or had. Every command is sent once only, so that there was no
-// earlier try either.
+// could be made or had. Scripts are sent once only, so that there was no earlier
+// try either.
 func unsent(err error) bool {
 	var dial *net.OpError
 	return errors.As(err, &dial) && dial.Op == "dial" ||
 		errors.Is(err, goredis.ErrPoolTimeout) || errors.Is(err, goredis.ErrPoolExhausted) || errors.Is(err, goredis.ErrClosed)
 }
 
-// refused reports whether err is a reply that the server gives instead of running a script,
-// or that the first command of a script gives. The word a reply begins with is
-// its code (Redis manual, RESP protocol, simple errors); what follows is never looked at.
-// Not among them are ERR, which a script can end with after a write, and NOPERM, which it can too.
+// refused reports whether err is a reply that the server gives instead of running
+// a script, or that the first command of a script gives. The word a reply begins
+// with is its code (Redis manual, RESP protocol, simple errors); what follows is
+// never looked at. ERR and NOPERM are not among them: a script can end with either
+// after a write.
 func refused(err error) bool {
 	return elsewhere(err) ||
 		slices.ContainsFunc([]func(error) bool{

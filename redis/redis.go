@@ -43,11 +43,11 @@ func WithPrefix(prefix string) Option {
 	return func(c *config) { c.prefix = prefix }
 }
 
-// WithReplicas lets every call wait (WAIT) until n replicas have confirmed what
-// the record is made of, at most for timeout, 1 ms or more. Fewer confirmations are an error
-// whose outcome is unknown: the write stands and may be lost. It takes a round trip and the
-// replicas' time, and does not make a failover safe: the replica that is promoted may be another.
-// It needs a *Client or a *ClusterClient of go-redis.
+// WithReplicas lets every call wait (WAIT) until n replicas have confirmed what it
+// wrote or was told, at most for timeout, 1 ms or more. Fewer confirmations are
+// an error whose outcome is unknown: the write stands and may be lost. It takes one
+// more round trip, and does not make a failover safe: the replica that is
+// promoted may be another. It needs a *Client or a *ClusterClient of go-redis.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(c *config) { c.replicas, c.timeout = n, timeout }
 }

@@ -90,7 +90,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// on a full server new work is refused, what runs can end, and what has ended is replayed.
+// on a full server new work is refused, what runs can end, and what has
+// ended is replayed.
 func TestServerIsFull(t *testing.T) {
 	t.Parallel()
 	b, client, _ := privately(t)
@@ -167,10 +168,10 @@ func TestServerIsKilled(t *testing.T) {
 }
 
 // replicated is a primary and a replica of it that is up to date.
-func replicated(t *testing.T, primary func(*testenv.RedisServer) string) (*goredis.Client, *testenv.RedisServer, *testenv.RedisServer) {
+func replicated(t *testing.T) (*goredis.Client, *testenv.RedisServer, *testenv.RedisServer) {
 	t.Helper()
 	first, second := testenv.RedisPrivate(t), testenv.RedisPrivate(t)
-	host, port := splitAddr(t, primary(first))
+	host, port := splitAddr(t, first.Peer())
 	replica := connect(t, second.URL)
 	must(t, replica.ReplicaOf(t.Context(), host, port).Err())
 	until(t, "the replica is connected", func() bool {
@@ -191,7 +192,7 @@ func splitAddr(t *testing.T, addr string) (host, port string) {
 // is written and its outcome unknown.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
-	replica, first, second := replicated(t, (*testenv.RedisServer).Peer)
+	replica, first, second := replicated(t)
 	client := connect(t, first.URL)
 	weak := newBackend(t, client)
 	b := newBackend(t, client, redis.WithReplicas(1, 10*time.Second))
@@ -249,13 +250,9 @@ func TestReplicas(t *testing.T) {
 // twice. That is why DurableFailover is not claimed. What stays is the fence.
 func TestFailoverLosesAClaim(t *testing.T) {
 	t.Parallel()
-	var link *testenv.Proxy
-	replica, first, second := replicated(t, func(s *testenv.RedisServer) string {
-		link = testenv.NewProxy(t, s.Addr)
-		return link.Addr()
-	})
+	replica, first, second := replicated(t)
 	primary := newBackend(t, connect(t, first.URL))
-	link.Partition()
+	must(t, replica.ReplicaOf(t.Context(), "127.0.0.1", "1").Err()) // cut off: nobody is there
 	old := acquire(t, primary, request("k"))
 	first.Kill(t)
 	must(t, replica.ReplicaOf(t.Context(), "NO", "ONE").Err())
@@ -277,6 +274,36 @@ func TestReplicaRefuses(t *testing.T) {
 		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrNotFound) {
 			t.Errorf("%s on a replica = %v, want ErrUnavailable", call, err)
 		}
+	}
+}
+
+// The commands that the documentation names are enough.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	_, admin, srv := privately(t)
+	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "service", "on", ">secret", "~idem:*",
+		"+eval", "+evalsha", "+time", "+hmget", "+hgetall", "+hset", "+hdel", "+del", "+persist", "+pexpireat",
+		"+scan", "+pttl", "+script|load", "+info", "+config|get", "+wait").Err())
+	client := connect(t, srv.URL, func(o *goredis.Options) { o.Username, o.Password = "service", "secret" })
+	b := newBackend(t, client)
+	done := acquire(t, b, request("done")).Holder()
+	must(t, b.Renew(t.Context(), done, time.Hour))
+	must(t, b.Checkpoint(t.Context(), done, point(1, "p")))
+	must(t, b.Complete(t.Context(), done, completion("done")))
+	must(t, b.Release(t.Context(), acquire(t, b, request("released")).Holder()))
+	c := request("abandoned")
+	c.Lease, c.Retention, c.Abandon = time.Millisecond, time.Millisecond, time.Millisecond
+	must(t, b.Checkpoint(t.Context(), acquire(t, b, c).Holder(), point(1, "p")))
+	until(t, "the run is abandoned", func() bool {
+		n, err := b.Sweep(t.Context(), 10)
+		return err == nil && n == 1
+	})
+	if d, ids := findings(t, b); d.Server == "" || slices.Contains(ids, "redis/config (warning)") {
+		t.Errorf("Describe = version %q, findings %q, want all read", d.Server, ids)
+	}
+	weak := newBackend(t, client, redis.WithReplicas(1, time.Millisecond))
+	if err := weak.Release(t.Context(), done); err == nil || backend.NotApplied(err) || goredis.IsPermissionError(err) {
+		t.Errorf("Release without a replica = %v, want an unknown outcome and no lack of rights", err)
 	}
 }
 
@@ -336,7 +363,8 @@ func TestConformanceOnACluster(t *testing.T) {
 	})
 }
 
-// a cluster client repeats commands whatever MaxRetries says; not ours. WAIT goes where the key is.
+// a cluster client repeats commands whatever MaxRetries says; not ours. WAIT
+// goes where the key is.
 func TestClusterReplyIsLost(t *testing.T) {
 	t.Parallel()
 	srv, open := clustered(t)

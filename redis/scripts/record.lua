@@ -1,8 +1,9 @@
 -- What the scripts share about a record. It follows clock.lua.
 --
 -- A record is one hash. Times and durations are microseconds; a token is a time or one
--- more than the token before, so all of them are whole numbers below 2^53. Tokens and sequences that come
--- from a caller may be any int64: they stay decimal strings and are never made numbers.
+-- more than the token before it: whole numbers below 2^53, all of them. Tokens and
+-- sequences that come from a caller may be any int64: they stay decimal strings and are
+-- never made numbers.
 
 -- tostring(n) would keep 14 digits.
 local function decimal(n)
@@ -24,8 +25,8 @@ local function fields(...)
   return r
 end
 
--- Whether the record is held by the claim of ARGV[1] with the token of ARGV[2]. A record without
--- a claim, or no record, is held by nobody: a claim id is never empty.
+-- Whether the record is held by the claim of ARGV[1] with the token of ARGV[2]. No record,
+-- or one without a claim, is held by nobody: a claim id is never empty.
 local function held(r)
   return r.claim_id == ARGV[1] and r.token == ARGV[2]
 end
