@@ -5,9 +5,10 @@
 //
 // The first that works, in this order:
 //
-//	env     an address from the environment, IDEM_TEST_POSTGRES_URL
+//	env     an address from the environment: IDEM_TEST_POSTGRES_URL,
+//	        IDEM_TEST_REDIS_URL, IDEM_TEST_ETCD_ENDPOINTS
 //	docker  a container, where a Docker engine answers and has the image or can
-//	        get it (IDEM_TEST_POSTGRES_IMAGE; the official image by default)
+//	        get it (IDEM_TEST_POSTGRES_IMAGE and so on; the official image by default)
 //	local   the programs installed on this machine, started on a free port with
 //	        their data in a temporary directory
 //
