@@ -91,6 +91,10 @@ type Transactor[T any] interface {
 // TxView is a record's side of a transaction that the caller owns: it begins
 // and ends it, and nothing done here is true before its COMMIT. A TxView is not
 // for concurrent use. It never renews, commits or rolls back the transaction.
+//
+// After ErrLeaseLost or ErrConflict the caller has to roll back: what it did on the
+// strength of the lease must not be committed. PostgreSQL sees to that, SQLite has
+// no means to.
 type TxView interface {
 	// Claim is Backend.Claim within the transaction. Acquired, it sets a savepoint
 	// that Undo returns to. ErrRetryTx: the transaction must be run again.

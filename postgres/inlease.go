@@ -17,8 +17,8 @@ func (b *Backend) InLease(ctx context.Context, l backend.Lease, seq backend.Sequ
 	if err := l.Validate(); err != nil {
 		return backend.Record{}, err
 	}
-	if seq < 1 {
-		return backend.Record{}, invalid(what, "the first sequence is 1")
+	if step == nil || seq < 1 {
+		return backend.Record{}, invalid(what, "the step is nil or its sequence below 1")
 	}
 	w, r, err := b.begin(ctx, what, l.Key, b.within.lockFirst, []any{wait(ctx), l.Key.Tenant, l.Key.Actor, l.Key.Value})
 	defer w.end(ctx)

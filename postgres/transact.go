@@ -23,6 +23,9 @@ func (b *Backend) Transact(ctx context.Context, c backend.Claim, effect func(ctx
 	if err := c.Validate(); err != nil {
 		return backend.Claimed{}, err
 	}
+	if effect == nil {
+		return backend.Claimed{}, invalid(what, "the effect is nil")
+	}
 	var last error
 	for range tries {
 		w, got, err := b.beginClaim(ctx, what, c)

@@ -527,3 +527,15 @@ func eventually(t testing.TB, what string, so func() bool) {
 		}
 	}
 }
+
+func TestNilEffectAndStep(t *testing.T) {
+	t.Parallel()
+	b, _, _ := migrated(t)
+	if _, err := b.Transact(t.Context(), request("key"), nil); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("Transact without an effect = %v, want ErrInvalid", err)
+	}
+	l := acquire(t, b, request("key")).Holder()
+	if _, err := b.InLease(t.Context(), l, 1, nil); !errors.Is(err, backend.ErrInvalid) {
+		t.Errorf("InLease without a step = %v, want ErrInvalid", err)
+	}
+}
