@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/idem-go/idem/backend"
 )
 
 // T is what a case needs of a test. *testing.T satisfies it.
@@ -25,71 +23,55 @@ type T interface {
 
 var _ T = (*testing.T)(nil)
 
-// Store is an empty store and what the harness can do to it.
-type Store struct {
-	// Open returns a handle on the store. A case opens several; they stand for
-	// different processes and share what different processes would share.
-	Open func(t T) backend.Backend
-
-	// Advance moves the store's clock. Optional: without it cases wait.
-	Advance func(d time.Duration)
-}
-
-// Verdict of a case.
-type Verdict string
-
-// The verdicts. NotRun means that something was missing, and the log says what:
-// it proves nothing.
-const (
-	Passed Verdict = "passed"
-	Failed Verdict = "failed"
-	NotRun Verdict = "not run"
-)
-
-// Result of one case.
-type Result struct {
-	ID      string   // stable, "claim/mismatch-in-flight"
-	Rule    string   // the sentence of the contract
-	Verdict Verdict  //
-	Log     []string // what it had to say, in order
-}
-
-// Report holds the results of a suite in the order of its cases.
-type Report struct{ Results []Result }
-
-// Failed lists the ids of the cases that failed.
-func (r *Report) Failed() []string {
-	var ids []string
-	for _, c := range r.Results {
-		if c.Verdict == Failed {
-			ids = append(ids, c.ID)
-		}
-	}
-	return ids
-}
-
 // Run runs the suite as subtests of t. newStore is called once per case and
 // cleans up with t.Cleanup.
 //
-// A case that is not run is skipped with its reason. Where the environment
-// variable IDEM_TEST_REQUIRE is "all", or a list with "conformance" in it, it
-// fails.
-func Run(t *testing.T, newStore func(t *testing.T) Store) {
-	for _, c := range cases() {
-		t.Run(c.id, func(t *testing.T) {
-			t.Parallel()
+// Cases run in parallel, but for those that kill, pause or cut off the server:
+// they run before, one at a time.
+//
+// A case that is not run and a claim that is not shown are skipped with the
+// reason. Where the environment variable IDEM_TEST_REQUIRE is "all", or a list with
+// "conformance" in it, they fail.
+func Run(t *testing.T, newStore func(t *testing.T) Store, opts ...Option) {
+	runCases(t, cases(), newStore, opts)
+}
+
+// Check runs the suite without package testing, one case at a time. newStore is
+// called once per case, with the T of that case.
+func Check(ctx context.Context, newStore func(t T) Store, opts ...Option) *Report {
+	return checkCases(ctx, cases(), newStore, opts)
+}
+
+func runCases[S any, C playable[S]](t *testing.T, all []C, newStore func(t *testing.T) S, opts []Option) {
+	t.Helper()
+	o := newOptions(opts)
+	chosen, wrong := choose[S](o, all)
+	for _, text := range wrong {
+		t.Error(text)
+	}
+	for _, c := range chosen {
+		t.Run(c.about().id, func(t *testing.T) {
+			if !disturbs(c.about().needs) {
+				t.Parallel()
+			}
 			s := newStore(t)
-			report(t, run(t.Context(), c.scenario, func(t T) { c.start(t, s) }))
+			report(t, o.judge(run(t.Context(), c.about(), func(r *recorder) { c.start(r, s) })))
 		})
 	}
 }
 
-// Check runs the suite without package testing. newStore is called once per
-// case, with the T of that case.
-func Check(ctx context.Context, newStore func(t T) Store) *Report {
-	r := &Report{}
-	for _, c := range cases() {
-		r.Results = append(r.Results, run(ctx, c.scenario, func(t T) { c.start(t, newStore(t)) }))
+func checkCases[S any, C playable[S]](ctx context.Context, all []C, newStore func(t T) S, opts []Option) *Report {
+	o, r := newOptions(opts), &Report{}
+	chosen, wrong := choose[S](o, all)
+	for _, text := range wrong {
+		r.Results = append(r.Results, Result{ID: "suite/options", Rule: "Options name groups and cases that there are.", Verdict: Failed, Log: []string{text}})
+	}
+	for _, c := range chosen {
+		res := run(ctx, c.about(), func(r *recorder) { c.start(r, newStore(r)) })
+		if r.Backend == "" {
+			r.Backend, r.Server = res.described.Name, res.described.Server
+		}
+		r.Results = append(r.Results, o.judge(res))
 	}
 	return r
 }
@@ -100,12 +82,16 @@ func report(t *testing.T, r Result) {
 	for _, line := range r.Log {
 		t.Log(line)
 	}
-	switch {
-	case r.Verdict == Passed:
-	case r.Verdict == NotRun && !required(os.Getenv("IDEM_TEST_REQUIRE")):
-		t.Skipf("SKIPPED, NOT TESTED: %s: %s", r.ID, r.Rule)
-	case r.Verdict == NotRun:
-		t.Errorf("%s is not run, but required (IDEM_TEST_REQUIRE): %s", r.ID, r.Rule)
+	switch r.Verdict {
+	case Passed:
+	case Xfailed:
+		t.Skipf("FAILS, AS EXPECTED: %s: %s: %s", r.ID, r.Rule, r.Reason)
+	case NotRun, NotShown:
+		if required(os.Getenv("IDEM_TEST_REQUIRE")) {
+			t.Errorf("%s is %s, but required (IDEM_TEST_REQUIRE): %s: %s", r.ID, r.Verdict, r.Rule, r.Reason)
+			return
+		}
+		t.Skipf("SKIPPED, NOT TESTED: %s: %s: %s", r.ID, r.Rule, r.Reason)
 	default:
 		t.Errorf("%s broken: %s", r.ID, r.Rule)
 	}
@@ -126,7 +112,10 @@ type testCase struct {
 	f func(e *env)
 }
 
-func (c testCase) start(t T, s Store) { c.f(&env{T: t, Store: s, b: s.Open(t)}) }
+func (c testCase) start(r *recorder, s Store) {
+	r.lacking(c.scenario, s.powers())
+	c.f(&env{T: r, rec: r, Store: s, b: s.Open(r)})
+}
 
 func rule(id, text string, f func(e *env)) testCase {
 	return testCase{scenario{id: id, rule: text, bound: time.Minute}, f}

@@ -17,7 +17,8 @@ import (
 type env struct {
 	T
 	Store
-	b backend.Backend
+	b   backend.Backend
+	rec *recorder // is T
 }
 
 // short is a lease or a retention that a case waits for. Cases that use it check
@@ -143,6 +144,7 @@ func (e *env) describe() backend.Description {
 	e.Helper()
 	d, err := e.b.Describe(e.Context())
 	e.ok("Describe", err)
+	e.rec.remark(func(note *Result) { note.described = d })
 	return d
 }
 

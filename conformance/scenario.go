@@ -16,13 +16,17 @@ import (
 type scenario struct {
 	id, rule string
 	bound    time.Duration
+	needs    []Power  // of the harness
+	claims   []string // the fields of backend.Capabilities that it tests
 }
+
+func (s scenario) about() scenario { return s }
 
 var errBound = errors.New("the case exceeded its time bound")
 
 // run executes one case and gives its result. A case that doesn't come back when
 // its context has ended is given up, with its goroutine.
-func run(ctx context.Context, s scenario, play func(t T)) Result {
+func run(ctx context.Context, s scenario, play func(r *recorder)) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.bound, errBound)
 	defer cancel()
 	r := &recorder{ctx: ctx, done: make(chan struct{})}
@@ -51,13 +55,14 @@ type recorder struct {
 
 	mu       sync.Mutex
 	failed   bool
-	skipped  bool
+	skipped  Verdict // what the case is instead of run; empty: it is run
 	finished bool
 	log      []string
 	cleanups []func()
+	note     Result // what it is to say besides
 }
 
-func (r *recorder) execute(play func(t T)) {
+func (r *recorder) execute(play func(r *recorder)) {
 	defer close(r.done)
 	defer func() {
 		if p := recover(); p != nil {
@@ -84,11 +89,15 @@ func (r *recorder) clean() {
 func (r *recorder) result(s scenario) Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	res := Result{ID: s.id, Rule: s.rule, Verdict: Failed, Log: slices.Clone(r.log)}
+	res := r.note
+	res.ID, res.Rule, res.Needs, res.Verdict, res.Log = s.id, s.rule, s.needs, Failed, slices.Clone(r.log)
+	if r.skipped == "" || r.failed {
+		res.Reason, res.Lacks = "", nil
+	}
 	switch {
 	case r.failed:
-	case r.skipped:
-		res.Verdict = NotRun
+	case r.skipped != "":
+		res.Verdict = r.skipped
 	case r.finished:
 		res.Verdict = Passed
 	default: // the store's own harness ended the goroutine
@@ -125,12 +134,37 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-func (r *recorder) Skipf(format string, args ...any) {
+func (r *recorder) Skipf(format string, args ...any) { r.skip(NotRun, format, args...) }
+
+// skip ends the case, which is not run or shows nothing.
+func (r *recorder) skip(v Verdict, format string, args ...any) {
 	r.Logf(format, args...)
 	r.mu.Lock()
-	r.skipped = true
+	r.skipped, r.note.Reason = v, fmt.Sprintf(format, args...)
 	r.mu.Unlock()
 	runtime.Goexit()
+}
+
+// lacking ends a case whose harness has not all powers it needs. One that tests a
+// claim goes on: it depends on the claim what has to be shown.
+func (r *recorder) lacking(s scenario, has map[Power]bool) {
+	var lacks []Power
+	for _, p := range s.needs {
+		if !has[p] {
+			lacks = append(lacks, p)
+		}
+	}
+	r.remark(func(note *Result) { note.Lacks = lacks })
+	if len(lacks) > 0 && s.claims == nil {
+		r.skip(NotRun, "the harness lacks %s", list(lacks))
+	}
+}
+
+// remark changes what the result says besides the verdict.
+func (r *recorder) remark(f func(note *Result)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.note)
 }
 
 // caller is the line of the case itself that led here, however many helpers lie

@@ -25,7 +25,7 @@ func TestVerdicts(t *testing.T) {
 		"panic":            {func(T) { panic("boom") }, Failed, "boom"},
 		"Goexit":           {func(T) { runtime.Goexit() }, Failed, "did not come to its end"},
 	} {
-		r := run(t.Context(), s, tt.play)
+		r := run(t.Context(), s, func(r *recorder) { tt.play(r) })
 		if r.Verdict != tt.want || !strings.Contains(strings.Join(r.Log, "\n"), tt.log) || r.ID != s.id || r.Rule != s.rule {
 			t.Errorf("run(%s) = %+v, want %s with %q", name, r, tt.want, tt.log)
 		}
@@ -34,7 +34,7 @@ func TestVerdicts(t *testing.T) {
 
 func TestBoundOfACase(t *testing.T) {
 	t.Parallel()
-	r := run(t.Context(), scenario{id: "some/case", bound: time.Millisecond}, func(t T) {
+	r := run(t.Context(), scenario{id: "some/case", bound: time.Millisecond}, func(t *recorder) {
 		<-t.Context().Done()
 		t.Fatalf("%v", context.Cause(t.Context()))
 	})
@@ -46,7 +46,7 @@ func TestBoundOfACase(t *testing.T) {
 func TestCleanupOrder(t *testing.T) {
 	t.Parallel()
 	var order []int
-	run(t.Context(), scenario{bound: time.Minute}, func(t T) {
+	run(t.Context(), scenario{bound: time.Minute}, func(t *recorder) {
 		for i := range 3 {
 			t.Cleanup(func() { order = append(order, i) })
 		}
@@ -83,5 +83,40 @@ func TestIDs(t *testing.T) {
 	}
 	for _, c := range txCases[any]() {
 		note(c.scenario)
+	}
+}
+
+// What a harness lacks, and what that means.
+func TestPowers(t *testing.T) {
+	t.Parallel()
+	needs := scenario{id: "some/case", bound: time.Minute, needs: []Power{PowerRestart, PowerSkewed}}
+	claims := needs
+	claims.claims = []string{"Clock"}
+	no, some := map[Power]bool{}, map[Power]bool{PowerRestart: true}
+	play := func(s scenario, has map[Power]bool, v Verdict) Result {
+		return run(t.Context(), s, func(r *recorder) {
+			r.lacking(s, has)
+			if v != Passed {
+				r.skip(v, "no means")
+			}
+		})
+	}
+	required := newOptions([]Option{Require(PowerSkewed)})
+	for name, tt := range map[string]struct {
+		got  Result
+		want Verdict
+		log  string
+	}{
+		"all there":               {play(needs, map[Power]bool{PowerRestart: true, PowerSkewed: true}, Passed), Passed, ""},
+		"one missing":             {play(needs, some, Passed), NotRun, "lacks skewed"},
+		"required, all missing":   {required.judge(play(needs, no, Passed)), Failed, "lacks skewed, which is required"},
+		"required, other missing": {required.judge(play(needs, map[Power]bool{PowerSkewed: true}, Passed)), NotRun, "restart"},
+		"claim shown without":     {required.judge(play(claims, no, Passed)), Passed, ""},
+		"claim not shown":         {play(claims, some, NotShown), NotShown, "no means"},
+		"required, not shown":     {required.judge(play(claims, some, NotShown)), Failed, "which is required"},
+	} {
+		if tt.got.Verdict != tt.want || !strings.Contains(strings.Join(tt.got.Log, "\n"), tt.log) {
+			t.Errorf("%s: %s, %q, want %s with %q", name, tt.got.Verdict, tt.got.Log, tt.want, tt.log)
+		}
 	}
 }

@@ -24,6 +24,9 @@ type TxStore[Tx any] struct {
 
 	// Advance moves the store's clock, as Store.Advance does. Optional.
 	Advance func(d time.Duration)
+
+	// Restart kills the server, as Store.Restart does. Optional.
+	Restart func(t T)
 }
 
 // TxHandle is a backend and transactions of its own caller on the same pool.
@@ -38,24 +41,14 @@ type TxHandle[Tx any] struct {
 // RunTx runs the cases for transactions as subtests of t. They come on top of
 // those of [Run], and what is said there of newStore and of cases that are not
 // run holds here too.
-func RunTx[Tx any](t *testing.T, newStore func(t *testing.T) TxStore[Tx]) {
-	for _, c := range txCases[Tx]() {
-		t.Run(c.id, func(t *testing.T) {
-			t.Parallel()
-			s := newStore(t)
-			report(t, run(t.Context(), c.scenario, func(t T) { c.start(t, s) }))
-		})
-	}
+func RunTx[Tx any](t *testing.T, newStore func(t *testing.T) TxStore[Tx], opts ...Option) {
+	runCases(t, txCases[Tx](), newStore, opts)
 }
 
 // CheckTx runs the cases for transactions without package testing, as [Check]
 // does with the others.
-func CheckTx[Tx any](ctx context.Context, newStore func(t T) TxStore[Tx]) *Report {
-	r := &Report{}
-	for _, c := range txCases[Tx]() {
-		r.Results = append(r.Results, run(ctx, c.scenario, func(t T) { c.start(t, newStore(t)) }))
-	}
-	return r
+func CheckTx[Tx any](ctx context.Context, newStore func(t T) TxStore[Tx], opts ...Option) *Report {
+	return checkCases(ctx, txCases[Tx](), newStore, opts)
 }
 
 type txCase[Tx any] struct {
@@ -63,10 +56,11 @@ type txCase[Tx any] struct {
 	f func(e *txEnv[Tx])
 }
 
-func (c txCase[Tx]) start(t T, s TxStore[Tx]) {
-	h := s.Open(t)
-	e := &env{T: t, b: h, Store: Store{Advance: s.Advance, Open: func(t T) backend.Backend { return s.Open(t) }}}
-	c.f(&txEnv[Tx]{env: e, tx: h, store: s})
+func (c txCase[Tx]) start(r *recorder, s TxStore[Tx]) {
+	plain := Store{Advance: s.Advance, Restart: s.Restart, Open: func(t T) backend.Backend { return s.Open(t) }}
+	r.lacking(c.scenario, plain.powers())
+	h := s.Open(r)
+	c.f(&txEnv[Tx]{env: &env{T: r, rec: r, b: h, Store: plain}, tx: h, store: s})
 }
 
 func txRule[Tx any](id, text string, f func(e *txEnv[Tx])) txCase[Tx] {
