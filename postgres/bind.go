@@ -24,9 +24,9 @@ const rescue = "idem_claim"
 func (b *Backend) Bind(tx pgx.Tx) backend.TxView { return &view{b: b, tx: tx} }
 
 type view struct {
-	b    *Backend
-	tx   pgx.Tx
-	undo bool // there is a savepoint to return to
+	b     *Backend
+	tx    pgx.Tx
+	point string // the savepoint to return to, if there is one
 }
 
 // Claim implements backend.TxView.
@@ -59,9 +59,15 @@ func (v *view) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, err
 		// Nothing is true before the caller's COMMIT.
 		return backend.Claimed{}, readError(ctx, what, err)
 	}
-	v.undo = v.undo || got.Acquired
+	if got.Acquired {
+		v.point = point(c)
+	}
 	return got, nil
 }
+
+// point names the savepoint of a claim. A name that others have too would be that of
+// the latest of them: an effect can contain calls for other keys.
+func point(c backend.Claim) string { return savepoint + "_" + formatID(c.ID) }
 
 // claim claims between two savepoints: the first is gone in the end, the second
 // there only if the key was acquired.
@@ -88,7 +94,7 @@ func (v *view) claim(ctx context.Context, c backend.Claim) (backend.Claimed, err
 	}
 	end := "release savepoint " + rescue
 	if got.Acquired {
-		end += "; savepoint " + savepoint
+		end += "; savepoint " + point(c)
 	}
 	_, err = v.tx.Exec(ctx, end)
 	return got, err
@@ -140,9 +146,9 @@ func (v *view) write(ctx context.Context, what string, k backend.Key, m machine.
 // a statement of the effect has failed.
 func (v *view) Undo(ctx context.Context) error {
 	const what = "undo"
-	if !v.undo {
+	if v.point == "" {
 		return invalid(what, "nothing was claimed in this transaction")
 	}
-	_, err := v.tx.Exec(ctx, "rollback to savepoint "+savepoint)
+	_, err := v.tx.Exec(ctx, "rollback to savepoint "+v.point)
 	return readError(ctx, what, err)
 }

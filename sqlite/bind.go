@@ -3,17 +3,21 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 
 	"github.com/idem-go/idem/backend"
 	"github.com/idem-go/idem/backend/machine"
 )
 
-const bindPoint = "idem_claim"
+// point names the savepoint of a claim. A name that others have too would be that of
+// the latest of them: an effect can contain calls for other keys.
+func point(c backend.Claim) string { return "idem_claim_" + hex.EncodeToString(c.ID[:]) }
 
 // view is the record's side of a transaction of the caller.
 type view struct {
-	b  *Backend
-	tx *sql.Tx
+	b     *Backend
+	tx    *sql.Tx
+	point string // the savepoint to return to, if there is one
 }
 
 // Bind implements [backend.Transactor]. The transaction should be IMMEDIATE
@@ -26,9 +30,9 @@ type view struct {
 // After an error other than ErrLeaseLost, ErrConflict, ErrNotFound, ErrInvalid
 // and ErrTooLarge roll the transaction back: SQLite may have done so already, and
 // would commit each later statement by itself.
-func (b *Backend) Bind(tx *sql.Tx) backend.TxView { return view{b, tx} }
+func (b *Backend) Bind(tx *sql.Tx) backend.TxView { return &view{b: b, tx: tx} }
 
-func (v view) enter(op string) error {
+func (v *view) enter(op string) error {
 	if v.tx == nil {
 		return &backend.Error{Op: op, Kind: backend.ErrInvalid, Hint: "the transaction is nil"}
 	}
@@ -36,7 +40,7 @@ func (v view) enter(op string) error {
 }
 
 // step runs one message on the record of a key within the transaction.
-func (v view) step(ctx context.Context, op string, k backend.Key, m machine.Message) (machine.Outcome, error) {
+func (v *view) step(ctx context.Context, op string, k backend.Key, m machine.Message) (machine.Outcome, error) {
 	if err := v.enter(op); err != nil {
 		return machine.Outcome{}, err
 	}
@@ -58,12 +62,12 @@ func (v view) step(ctx context.Context, op string, k backend.Key, m machine.Mess
 	return out, nil
 }
 
-func (v view) fail(ctx context.Context, op string, err error) error {
+func (v *view) fail(ctx context.Context, op string, err error) error {
 	return boundError(ctx, v.tx, v.b.cfg.table, op, err)
 }
 
 // Claim implements [backend.TxView].
-func (v view) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
+func (v *view) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
 	const op = "sqlite: claim in transaction"
 	if err := c.Validate(); err != nil {
 		return backend.Claimed{}, err
@@ -73,16 +77,17 @@ func (v view) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, erro
 		return backend.Claimed{}, err
 	}
 	if out.Claimed.Acquired {
-		if err := savepoint(ctx, v.tx, "SAVEPOINT "+bindPoint); err != nil {
+		if err := savepoint(ctx, v.tx, "SAVEPOINT "+point(c)); err != nil {
 			return backend.Claimed{}, v.fail(ctx, op, err)
 		}
+		v.point = point(c)
 	}
 	out.Claimed.Record = out.Claimed.Record.Clone()
 	return out.Claimed, nil
 }
 
 // Get implements [backend.TxView].
-func (v view) Get(ctx context.Context, k backend.Key) (backend.Record, error) {
+func (v *view) Get(ctx context.Context, k backend.Key) (backend.Record, error) {
 	const op = "sqlite: get in transaction"
 	if err := k.Validate(); err != nil {
 		return backend.Record{}, err
@@ -98,7 +103,7 @@ func (v view) Get(ctx context.Context, k backend.Key) (backend.Record, error) {
 }
 
 // Checkpoint implements [backend.TxView].
-func (v view) Checkpoint(ctx context.Context, l backend.Lease, c backend.Checkpoint) error {
+func (v *view) Checkpoint(ctx context.Context, l backend.Lease, c backend.Checkpoint) error {
 	if err := c.Validate(l, maxValue); err != nil {
 		return err
 	}
@@ -107,7 +112,7 @@ func (v view) Checkpoint(ctx context.Context, l backend.Lease, c backend.Checkpo
 }
 
 // Complete implements [backend.TxView].
-func (v view) Complete(ctx context.Context, l backend.Lease, c backend.Completion) error {
+func (v *view) Complete(ctx context.Context, l backend.Lease, c backend.Completion) error {
 	if err := c.Validate(l, maxValue); err != nil {
 		return err
 	}
@@ -116,14 +121,17 @@ func (v view) Complete(ctx context.Context, l backend.Lease, c backend.Completio
 }
 
 // Undo implements [backend.TxView].
-func (v view) Undo(ctx context.Context) error {
+func (v *view) Undo(ctx context.Context) error {
 	const op = "sqlite: undo"
 	if err := v.enter(op); err != nil {
 		return err
 	}
-	err := savepoint(ctx, v.tx, "ROLLBACK TO "+bindPoint)
+	if v.point == "" {
+		return &backend.Error{Op: op, Kind: backend.ErrInvalid, Hint: "nothing was claimed in this transaction"}
+	}
+	err := savepoint(ctx, v.tx, "ROLLBACK TO "+v.point)
 	if code(err) == codeGeneric {
-		return &backend.Error{Op: op, Kind: backend.ErrInvalid, Err: err, Hint: "the transaction has acquired no claim, or has ended"}
+		return &backend.Error{Op: op, Kind: backend.ErrInvalid, Err: err, Hint: "the transaction has ended"}
 	}
 	if err != nil {
 		return v.fail(ctx, op, err)
