@@ -149,10 +149,12 @@ type transaction[T any] struct {
 	giveUp  time.Time // until when a store that can't be asked is asked again
 	inDoubt bool      // a COMMIT was sent and its answer is not known
 	settle  time.Time // until when to find out
+	doubts  int       // how many COMMITs were in doubt
 }
 
-// txTries bounds how often a transaction is run that was surely rolled back.
-const txTries = 10
+// txTries bounds how often a transaction is run that was surely rolled back, and
+// txDoubts how often one whose COMMIT never comes through: a full disk stays full.
+const txTries, txDoubts = 10, 4
 
 func (t *transaction[T]) run(ctx context.Context, effect func(context.Context, T) (backend.Effect, error)) (outcome, error) {
 	e := t.e
@@ -203,6 +205,7 @@ func (t *transaction[T]) loop(ctx context.Context, effect func(context.Context, 
 				// A call whose commit is in doubt is followed to its end, also if its
 				// caller has gone.
 				t.inDoubt = true
+				t.doubts++
 				t.settle = time.Now().Add(t.claim.Lease + t.claim.Lease/4)
 				ctx = context.WithoutCancel(ctx)
 			}
@@ -210,7 +213,7 @@ func (t *transaction[T]) loop(ctx context.Context, effect func(context.Context, 
 		default:
 			return t.failed(ctx, err)
 		}
-		if t.inDoubt && time.Now().After(t.settle) {
+		if t.inDoubt && (t.doubts == txDoubts || time.Now().After(t.settle)) {
 			e.event(ctx, Unknown, t.claim, 0, t.began)
 			return outcome{}, unknown("transact", err)
 		}
