@@ -67,20 +67,27 @@ func (f *flights) run(fl *flight) {
 // land wakes those that wait. Only the first call counts: a leader that lost its
 // lease lands at once, although its effect still runs.
 func (f *flights) land(fl *flight, record backend.Record, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.m[fl.claim.Key] != fl {
+	if !f.remove(fl) || fl.landed == nil {
 		return
 	}
-	delete(f.m, fl.claim.Key)
-	if fl.landed == nil {
-		return
-	}
+	// Nobody joins any more, and those that wait don't look yet.
 	if record.Status == backend.Completed {
-		fl.record = new(record)
+		// The leader's caller owns the bytes of its answer, and may use them for
+		// another one before all duplicates have read theirs.
+		fl.record = new(record.Clone())
 	}
 	fl.err = err
 	close(fl.landed)
+}
+
+func (f *flights) remove(fl *flight) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.m[fl.claim.Key] != fl {
+		return false
+	}
+	delete(f.m, fl.claim.Key)
+	return true
 }
 
 // compare says in what a duplicate differs from the request in flight.
