@@ -39,10 +39,16 @@ func decode[V any](r Response) (v V, err error) {
 		return v, nil
 	}
 	if err := json.Unmarshal(r.Body, &v); err != nil {
-		return v, invalidValue("stored for this key does not decode into this type", err)
+		return v, invalidValue("stored for this key does not decode into this type", unquoted{err})
 	}
 	return v, nil
 }
+
+// unquoted keeps the text of an error out of ours: it quotes the stored value.
+type unquoted struct{ err error }
+
+func (u unquoted) Error() string { return fmt.Sprintf("%T", u.err) }
+func (u unquoted) Unwrap() error { return u.err }
 
 func invalidValue(what string, err error) error {
 	return &backend.Error{Op: "idem: result", Kind: ErrInvalid, Err: err, Hint: fmt.Sprintf("the value %s", what)}
