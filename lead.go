@@ -101,7 +101,6 @@ func (e *Executor) lead(cl *call, got backend.Claimed, sent time.Time, effect fu
 		_ = e.release(cl, c, r.Holder()) // the lease ends by itself
 		return outcome{}, ErrRecoveryPoint
 	}
-	e.event(cl, began(r.Attempt), c, r.Attempt, start)
 	e.flights.run(&cl.flight)
 	run := &cl.run
 	run.e, run.claim, run.lease, run.attempt = e, &cl.flight.claim, r.Holder(), r.Attempt
@@ -117,6 +116,7 @@ func (e *Executor) lead(cl *call, got backend.Claimed, sent time.Time, effect fu
 			e.fail(cl, run, nil, start)
 		}
 	}()
+	e.event(cl, began(r.Attempt), c, r.Attempt, start)
 	resp, err := effect(&cl.runCtx, run)
 	returned = true
 	end := e.beat.stop(&cl.beat)
