@@ -59,6 +59,35 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
+// An effect that makes its transaction asynchronous, as bulk writes do, doesn't make
+// an acknowledged COMMIT one that a crash can take back.
+func TestEffectTurnsSynchronousCommitOff(t *testing.T) {
+	t.Parallel()
+	b, pool := withEffects(t)
+	exec(t, pool, `CREATE FUNCTION refuse_async() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  IF current_setting('synchronous_commit') = 'off' THEN RAISE 'asynchronous'; END IF;
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse_async()`)
+	off := func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = off; INSERT INTO effects (key) VALUES ('bulk')`)
+		return err
+	}
+	_, err := b.Transact(t.Context(), request("transacted"), func(ctx context.Context, tx pgx.Tx, _ backend.Claimed) (backend.Effect, error) {
+		return backend.Effect{Response: response("transacted")}, off(ctx, tx)
+	})
+	if err != nil {
+		t.Errorf("Transact = %v, want nil", err)
+	}
+	l := acquire(t, b, request("stepped")).Holder()
+	if _, err := b.InLease(t.Context(), l, 1, func(ctx context.Context, tx pgx.Tx) (backend.Step, error) {
+		return backend.Step{Point: "p"}, off(ctx, tx)
+	}); err != nil {
+		t.Errorf("InLease = %v, want nil", err)
+	}
+	wantEffects(t, pool, 2)
+}
+
 // Field report 24: in a long transaction now() stands still; leases are judged by
 // the clock of the statement, and granted by it.
 func TestLongTransaction(t *testing.T) {

@@ -51,8 +51,10 @@ type statements struct {
 
 // A server that does not wait for its disk on COMMIT is told to do so for this
 // transaction.
+const durable = `CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END AS sync`
+
 const settings = `clock_timestamp() AS at, set_config('lock_timeout', $1::text, true) AS wait,
-         CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END AS sync`
+         ` + durable
 
 const cfgAlone = `cfg AS MATERIALIZED (SELECT ` + settings + `)`
 
@@ -64,8 +66,9 @@ const cfgWithin = `cfg AS MATERIALIZED (
 )`
 
 // The last statement of a transaction that has the record's lock waits for nobody.
-// Its $1 is there for the sake of one order of parameters.
-const cfgLast = `cfg AS MATERIALIZED (SELECT clock_timestamp() AS at, $1::text AS wait)`
+// Its $1 is there for the sake of one order of parameters. It is durable again,
+// whatever the effect has set.
+const cfgLast = `cfg AS MATERIALIZED (SELECT clock_timestamp() AS at, $1::text AS wait, ` + durable + `)`
 
 const putBack = `set_config('lock_timeout', cfg.lock_timeout, true)`
 
