@@ -378,6 +378,7 @@ func TestNested(t *testing.T) {
 	wantError(t, "Do inside of its own run", err, idem.ErrInvalid)
 }
 
+// Hard case 17: Close drains, New asks nothing, Check refuses on findings.
 func TestCloseDrains(t *testing.T) {
 	e := newExecutor(t, memory.New())
 	began, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
@@ -406,6 +407,7 @@ func TestCloseDrains(t *testing.T) {
 	}
 }
 
+// Hard case 17.
 func TestCheckRefusesOnFindings(t *testing.T) {
 	err := newExecutor(t, memory.New()).Check(t.Context())
 	var f *idem.FindingsError

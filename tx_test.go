@@ -338,6 +338,7 @@ func TestTxRecoveryPoint(t *testing.T) {
 	}
 }
 
+// Hard case 32: DoIn is the core's form of Bind.
 func TestDoIn(t *testing.T) {
 	b := openBank(t)
 	e := newTx(t, b)

@@ -7,7 +7,7 @@ import (
 )
 
 var claimCases = []testCase{
-	rule("claim/not-before-lapse", "No other claim acquires a record before its lease is over.", claimNotBeforeLapse),
+	rule("claim/not-before-lapse", "No other claim acquires a record before its lease is over (field report 30).", claimNotBeforeLapse),
 	rule("claim/retention-over", "A completed record whose retention is over is as if it were not there, also for another request.", claimRetentionOver),
 	rule("claim/race-fresh", "Of many claims of a new key at once one acquires it, and the others see its record (field reports 6, 7, 9).", func(e *env) {
 		claimRace(e, request("k"))

@@ -14,7 +14,7 @@ var errorCases = []testCase{
 	rule("errors/invalid-claim", "A claim that breaks the contract is ErrInvalid and makes no record.", errorsInvalidClaim),
 	rule("errors/invalid-write", "A write that breaks the contract is ErrInvalid and changes nothing.", errorsInvalidWrite),
 	rule("errors/cancelled", "A context that has ended gives an error that is NotApplied, for every method, and nothing changes.", errorsCancelled),
-	rule("errors/too-large", "A value over Capabilities.MaxValue is ErrTooLarge and changes nothing; one of that size is stored.", errorsTooLarge),
+	rule("errors/too-large", "A value over Capabilities.MaxValue is ErrTooLarge and changes nothing; one of that size is stored (field report 29).", errorsTooLarge),
 	rule("errors/typed", "Errors are *backend.Error and carry no part of a key, a request or a response.", errorsTyped),
 }
 

@@ -59,19 +59,27 @@ var (
 
 // The table. Its states, messages and effects are in tableparts.go.
 var table = []row{
+	// Hard case 18: a new record has all that the claim said. Hard case 3: what is over
+	// is as if it were not there.
 	{"new", in(none, undone), claims(fresh, newer), acquired, begun},
 	{"retention-over", in(over), claims(fresh, otherMethod, otherPath, otherContent), acquired, begun},
+	// Hard cases 4, 27 and 28, field reports 11 and 13: compared before anything else, in
+	// every state, in the version of the record; the operation is not.
 	{"mismatch", in(running, atPoint, lapsed, lapsedAtPoint, released, completed), claims(otherMethod, otherPath, otherContent, unknownVersion), asItStands, untouched},
 	{"mismatch-same-id", in(running, lapsed, completed), claims(sameID.and(otherContent)), asItStands, untouched},
 	{"replay", in(completed), claims(fresh, sameID, renamed, newer), asItStands, untouched},
+	// Hard case 1, field report 8: a claim knows itself.
 	{"same-id-alive", in(running, atPoint), claims(sameID), acquired, untouched},
 	{"in-progress", in(running, atPoint), claims(fresh, refusing), asItStands, untouched},
 	{"same-id-lapsed", in(lapsed, lapsedAtPoint), claims(sameID, sameID.and(refusing)), acquired, freshLease},
+	// Field report 1: a lapsed record is had at once. Field report 17: past a recovery point it
+	// resumes there. Hard case 29: a claim can refuse to take over.
 	{"takeover", in(lapsed, lapsedAtPoint), claims(fresh, renamed, newer), acquired, resumed},
 	{"takeover-released", in(released), claims(fresh, sameID, refusing), acquired, resumed},
 	{"takeover-at-point", in(lapsedAtPoint), claims(refusing), acquired, resumed},
 	{"takeover-refused", in(lapsed), claims(refusing), asItStands, untouched},
 
+	// Hard cases 2 and 20: a renewal only ever extends, and a late write rolls nothing back.
 	{"renew", in(running, atPoint, lapsed), by(holder, renewing(time.Hour)), done, extended},
 	{"renew-shorter", in(running, atPoint), by(holder, renewing(time.Millisecond)), done, untouched},
 	{"checkpoint", in(running, atPoint, lapsed), by(holder, checkpointing(9)), done, moved},
@@ -84,6 +92,7 @@ var table = []row{
 	{"release", in(running, lapsed), by(holder, releasing), done, gone},
 	{"release-at-point", in(atPoint, lapsedAtPoint), by(holder, releasing), done, given},
 
+	// Field report 4: nobody but the holder writes. Hard case 1: what the others get.
 	{"other-claim-id", in(running, atPoint, lapsed), by(otherID, everyWrite...), leaseLost, untouched},
 	{"lower-token", in(running, atPoint, lapsed), by(lowerToken, everyWrite...), leaseLost, untouched},
 	{"higher-token", in(running, atPoint, lapsed), by(higherToken, everyWrite...), leaseLost, untouched},
