@@ -172,7 +172,8 @@ func (q *queue) idle() bool {
 
 // write runs one message of the state machine on the record of a key. The first
 // one goes at once; those that arrive while it is being written go together in
-// the next transaction.
+// the next transaction. The message's bytes have to be copies: it may be written
+// after its caller's context has ended and the caller has gone.
 func (b *Backend) write(ctx context.Context, op string, k backend.Key, m machine.Message) (machine.Outcome, error) {
 	if err := b.enter(ctx, op); err != nil {
 		return machine.Outcome{}, err

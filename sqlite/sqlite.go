@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/idem-go/idem/backend"
@@ -147,6 +148,7 @@ func (b *Backend) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, 
 	if found, ok, err := b.peek(ctx, op, c); ok || err != nil {
 		return found, err
 	}
+	c.Payload = slices.Clone(c.Payload)
 	out, err := b.write(ctx, op, c.Key, machine.Claim{Claim: c})
 	return out.Claimed, err
 }
@@ -176,6 +178,7 @@ func (b *Backend) Checkpoint(ctx context.Context, l backend.Lease, c backend.Che
 	if err := c.Validate(l, maxValue); err != nil {
 		return err
 	}
+	c.State = slices.Clone(c.State)
 	_, err := b.write(ctx, "sqlite: checkpoint", l.Key, machine.Checkpoint{Lease: l, Checkpoint: c})
 	return err
 }
@@ -185,6 +188,7 @@ func (b *Backend) Complete(ctx context.Context, l backend.Lease, c backend.Compl
 	if err := c.Validate(l, maxValue); err != nil {
 		return err
 	}
+	c.Response.Header, c.Response.Body = slices.Clone(c.Response.Header), slices.Clone(c.Response.Body)
 	_, err := b.write(ctx, "sqlite: complete", l.Key, machine.Complete{Lease: l, Completion: c})
 	return err
 }
