@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/idem-go/idem/conformance"
+)
+
+// cleanBound is how long removing what the cases left may take.
+const cleanBound = time.Minute
+
+// lab is a namespace for the cases and nothing else.
+type lab struct {
+	name    string // what there is to remove, for people
+	store   func(t conformance.T) conformance.Store
+	checkTx func(s suite) *conformance.Report // nil where there are no transactions
+	remove  func(ctx context.Context) error
+}
+
+// check is the command conformance.
+func check(ctx context.Context, c *call) (int, error) {
+	c.flags.StringVar(&c.where.prefix, "prefix", "", "redis, etcd: what the random prefix of the run begins with, a `text` (default idem-conformance)")
+	only := c.flags.String("run", "", "run only the cases whose id matches this `regexp`")
+	verbose := c.flags.Bool("v", false, "print a line per case, not per group")
+	format := c.flags.String("report", "", "write a report, `md` or json, to the standard output or to -o")
+	file := c.flags.String("o", "", "write the report (md if -report says nothing) to this `file`")
+	p, err := c.parse()
+	if err != nil {
+		return 0, err
+	}
+	write, err := reporter(*format, *file)
+	if err != nil {
+		return 0, err
+	}
+	ids, err := regexp.Compile(*only)
+	if err != nil {
+		return 0, fmt.Errorf("-run: %w", err)
+	}
+	out := c.stdout
+	if write != nil && *file == "" {
+		out = c.stderr
+	}
+	r, err := c.play(ctx, p, suite{ctx, ids, tell(out, *verbose)}, out)
+	if err != nil {
+		return 0, err
+	}
+	if len(r.Results) == 0 {
+		return 0, errors.New("-run matches no case; -v lists them")
+	}
+	summary(out, r)
+	if write != nil {
+		if err := write(c.stdout, r); err != nil {
+			return 0, fmt.Errorf("write the report: %w", err)
+		}
+	}
+	return r.Status(), nil
+}
+
+// play runs the suite in a namespace of its own, which is gone when it returns.
+func (c *call) play(ctx context.Context, p place, s suite, out io.Writer) (r *conformance.Report, err error) {
+	l, err := p.lab(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if left := atLast(ctx, l.remove); left != nil {
+			fmt.Fprintf(c.stderr, "idem conformance: the %s is left, remove it by hand: %v\n", l.name, left)
+			err = errors.Join(err, errors.New("it is not cleaned up"))
+		}
+	}()
+	fmt.Fprintf(out, "in the %s, removed at the end\n", l.name)
+	r = checkStore(s, l.store)
+	if l.checkTx != nil {
+		merge(r, l.checkTx(s))
+	}
+	return r, ctx.Err()
+}
+
+// atLast calls what cleans up, also after an interrupt.
+func atLast(ctx context.Context, remove func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanBound)
+	defer cancel()
+	return remove(ctx)
+}
+
+// tell gives what prints the progress. What is not as it should be is printed in
+// full either way.
+func tell(w io.Writer, verbose bool) func(group string, results []conformance.Result) {
+	return func(group string, results []conformance.Result) {
+		if !verbose {
+			fmt.Fprintf(w, "%-12s %s\n", group, counts(results))
+		}
+		for _, r := range results {
+			if bad := r.Verdict == conformance.Failed; verbose || bad {
+				fmt.Fprintf(w, "%-12s %s\n", r.Verdict, r.ID)
+				if bad {
+					fmt.Fprintf(w, "    rule: %s\n    %s\n", r.Rule, strings.ReplaceAll(strings.Join(r.Log, "\n"), "\n", "\n    "))
+				}
+			}
+		}
+	}
+}
+
+func summary(w io.Writer, r *conformance.Report) {
+	fmt.Fprintf(w, "%-12s %s\n", "total", counts(r.Results))
+	reasons := make(map[string]bool)
+	for _, c := range r.Results {
+		if c.Reason != "" && !reasons[c.Reason] {
+			fmt.Fprintf(w, "%s: %s\n", c.Verdict, c.Reason)
+		}
+		reasons[c.Reason] = true
+	}
+}
+
+// counts says how many results there are of each verdict.
+func counts(results []conformance.Result) string {
+	n := make(map[conformance.Verdict]int)
+	for _, r := range results {
+		n[r.Verdict]++
+	}
+	var parts []string
+	for _, v := range []conformance.Verdict{conformance.Passed, conformance.Failed, conformance.Xfailed, conformance.NotRun, conformance.NotShown} {
+		if n[v] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n[v], v))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// reporter gives what writes the report, nil if none is wanted. What is wrong with
+// the place of the file is better known before the run.
+func reporter(format, file string) (func(stdout io.Writer, r *conformance.Report) error, error) {
+	var render func(r *conformance.Report, w io.Writer) error
+	switch {
+	case format == "" && file == "":
+		return nil, nil
+	case format == "" || format == "md":
+		render = (*conformance.Report).WriteMarkdown
+	case format == "json":
+		render = (*conformance.Report).WriteJSON
+	default:
+		return nil, errors.New("-report is md or json")
+	}
+	if file == "" {
+		return func(stdout io.Writer, r *conformance.Report) error { return render(r, stdout) }, nil
+	}
+	if _, err := os.Stat(filepath.Dir(file)); err != nil {
+		return nil, fmt.Errorf("-o: %w", err)
+	}
+	return func(_ io.Writer, r *conformance.Report) error {
+		var b bytes.Buffer
+		if err := render(r, &b); err != nil {
+			return err
+		}
+		return os.WriteFile(file, b.Bytes(), 0o644)
+	}, nil
+}
