@@ -28,7 +28,8 @@
 //	held by a run that died           the effect runs again, Attempt counts
 //	completed without an answer       [TombstoneError]; it never runs again
 //	waits for a person                [ErrNeedsResolution]
-//	the store can't be asked          [ErrUnavailable]; the effect did not run
+//	the store can't be asked          [ErrUnavailable]; the effect did not run, or its
+//	                                  transaction was rolled back
 //	the effect ran, not stored        [ErrUnknownOutcome]; retry with the same key
 //
 // # Scope

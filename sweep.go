@@ -12,7 +12,8 @@ const sweepBatch = 1000
 
 // Sweep deletes the records whose retention is over and the started ones that
 // were abandoned, and returns how many it changed. Any number of processes may
-// sweep at once. Stores that expire records by themselves have nothing to do.
+// sweep at once. Stores that expire records by themselves need it, too, for runs that
+// nobody finished.
 func (e *Executor) Sweep(ctx context.Context) (int, error) {
 	began := time.Now()
 	total := 0

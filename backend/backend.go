@@ -45,8 +45,8 @@ type Backend interface {
 	// Sweep removes records whose time is over, at most limit of them, and
 	// returns how many it changed. Less than limit means there is nothing left to
 	// do. Any number of processes may sweep at once, also during claims: a record
-	// that is alive is never removed. Where the store expires records by itself
-	// it returns 0.
+	// that is alive is never removed. What the store deletes by itself is not
+	// counted.
 	Sweep(ctx context.Context, limit int) (int, error)
 
 	// Describe asks the server what it is and what it can promise.

@@ -57,7 +57,7 @@ var (
 	conflict   = outcome{name: "ErrConflict", err: backend.ErrConflict}
 )
 
-// The table. Its states, messages and effects are in tableparts.go.
+// The table. Its states, messages and what they leave are in files of their own.
 var table = []row{
 	// Hard case 18: a new record has all that the claim said. Hard case 3: what is over
 	// is as if it were not there.
