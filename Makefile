@@ -32,7 +32,7 @@ test: ## run all tests with real servers, getting those that are missing
 .PHONY: lint
 lint: tools ## check formatting, vet, linters and known vulnerabilities
 	@bad=$$(gofumpt -l .); [ -z "$$bad" ] || { printf 'not formatted, run make format:\n%s\n' "$$bad" >&2; exit 1; }
-	@for module in $(MODULES); do (cd "$$module" && echo "lint $$module" && go vet ./... && golangci-lint run ./...); done
+	@for module in $(MODULES); do (cd "$$module" && echo "lint $$module" && go vet ./... && golangci-lint run --allow-parallel-runners ./...); done
 	scripts/vulncheck.sh
 
 .PHONY: format
