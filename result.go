@@ -24,6 +24,9 @@ type Result[V any] struct {
 
 func encode[V any](v V) (Response, error) {
 	if r, ok := any(v).(Response); ok {
+		if r.Status < 0 || r.Status > backend.MaxStatus {
+			return Response{}, invalidValue("has a status that can't be stored", nil)
+		}
 		return r, nil
 	}
 	body, err := json.Marshal(v)

@@ -34,3 +34,22 @@ func TestErrorsDontQuoteStoredValues(t *testing.T) {
 		t.Errorf("Do() = %v, want to find the decoder's error in it", number)
 	}
 }
+
+// A status that no column takes can't make a run that is never stored: the effect
+// would run again with every retry.
+func TestStatusThatCannotBeStored(t *testing.T) {
+	e, err := idem.New(memory.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := 0
+	for _, want := range []error{idem.ErrInvalid, idem.ErrTombstone} {
+		_, err := idem.Do(t.Context(), e, request("key-0001"), func(context.Context, *idem.Run) (idem.Response, error) {
+			runs++
+			return idem.Response{Status: -1}, nil
+		})
+		if !errors.Is(err, want) || runs != 1 {
+			t.Errorf("Do() = %v after %d runs, want %v after one", err, runs, want)
+		}
+	}
+}

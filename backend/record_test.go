@@ -113,6 +113,18 @@ func TestValidateLimits(t *testing.T) {
 	}
 }
 
+func TestValidateStatus(t *testing.T) {
+	t.Parallel()
+	l := backend.Lease{Key: backend.Key{Tenant: "t", Actor: "a", Value: "v"}, ClaimID: backend.ClaimID{1}}
+	most := backend.MaxStatus
+	for status, want := range map[int]error{-1: backend.ErrInvalid, 0: nil, most: nil, most + 1: backend.ErrInvalid} {
+		c := backend.Completion{Sequence: 1, Response: backend.Response{Status: status}}
+		if err := c.Validate(l, 0); !errors.Is(err, want) {
+			t.Errorf("Completion.Validate(status %d) = %v, want %v", status, err, want)
+		}
+	}
+}
+
 func TestValidateSizes(t *testing.T) {
 	t.Parallel()
 	l := backend.Lease{Key: backend.Key{Tenant: "t", Actor: "a", Value: "v"}, ClaimID: backend.ClaimID{1}}

@@ -16,6 +16,7 @@ const (
 	MaxVersion   = 64   // Fingerprint.Version
 	MaxVersions  = 8    // len(Claim.Fingerprints)
 	MaxPayload   = 1 << 20
+	MaxStatus    = 1<<31 - 1 // Response.Status, a number and not bytes
 	MinDuration  = time.Millisecond
 	MaxDuration  = 10 * 366 * 24 * time.Hour
 	MaxSweepRows = 100_000
@@ -151,6 +152,9 @@ func (c Completion) Validate(l Lease, limit int64) error {
 	}
 	if c.Sequence < 1 {
 		return invalid("sequence %d, the first is 1", c.Sequence)
+	}
+	if c.Response.Status < 0 || c.Response.Status > MaxStatus {
+		return invalid("status %d, it must be 0 to %d", c.Response.Status, MaxStatus)
 	}
 	if limit > 0 && int64(c.Response.Size()) > limit {
 		return &Error{Op: "idem", Kind: ErrTooLarge, Hint: fmt.Sprintf("the response has %d bytes, the limit is %d", c.Response.Size(), limit)}
