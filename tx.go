@@ -42,6 +42,9 @@ func DoTx[V, T any](ctx context.Context, e *TxExecutor[T], req Request, effect f
 // the caller commits it. After an error the caller must roll back: the claim is in
 // the transaction, though what the effect wrote is undone. ErrRetryTx says that it may then be run again as a whole. The
 // lease is not renewed; the row is locked until the transaction ends.
+//
+// The effect must not go on after an error of a statement: on SQLite it may have
+// ended the transaction, and what is written after that is there to stay.
 func DoIn[V, T any](ctx context.Context, e *TxExecutor[T], tx T, req Request, effect func(ctx context.Context, tx T) (V, error)) (Result[V], error) {
 	if e == nil || effect == nil {
 		return Result[V]{}, invalid("the executor or the effect is nil")

@@ -33,8 +33,9 @@ type config struct {
 // Option changes how a Backend works. New and Migrate take the same options.
 type Option func(*config)
 
-// WithTable names the table. An empty schema leaves it to the search_path. The
-// default is the table idem_keys.
+// WithTable names the table. An empty schema leaves it to the search_path, also to
+// one that an effect sets: name the schema where effects do. The default is the table
+// idem_keys.
 func WithTable(schema, name string) Option {
 	return func(c *config) { c.table = table{schema: schema, name: name} }
 }

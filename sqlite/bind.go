@@ -29,7 +29,10 @@ type view struct {
 //
 // After an error other than ErrLeaseLost, ErrConflict, ErrNotFound, ErrInvalid
 // and ErrTooLarge roll the transaction back: SQLite may have done so already, and
-// would commit each later statement by itself.
+// would commit each later statement by itself. The same goes for the statements of
+// the effect: one that is interrupted, or refused by RAISE(ROLLBACK) or OR ROLLBACK,
+// ends the transaction, and here, other than in Transact, nothing stops what an
+// effect that goes on after it writes.
 func (b *Backend) Bind(tx *sql.Tx) backend.TxView { return &view{b: b, tx: tx} }
 
 func (v *view) enter(op string) error {
