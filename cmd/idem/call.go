@@ -12,7 +12,7 @@ import (
 )
 
 // askBound is how long a question to a server may take.
-const askBound = 30 * time.Second
+const askBound = 15 * time.Second
 
 // call is one use of a command.
 type call struct {

@@ -67,7 +67,9 @@ func check(ctx context.Context, c *call) (int, error) {
 
 // play runs the suite in a namespace of its own, which is gone when it returns.
 func (c *call) play(ctx context.Context, p place, s suite, out io.Writer) (r *conformance.Report, err error) {
-	l, err := p.lab(ctx)
+	ask, cancel := context.WithTimeout(ctx, askBound)
+	defer cancel()
+	l, err := p.lab(ask)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +84,24 @@ func (c *call) play(ctx context.Context, p place, s suite, out io.Writer) (r *co
 	if l.checkTx != nil {
 		merge(r, l.checkTx(s))
 	}
+	name(ctx, p, r)
 	return r, ctx.Err()
+}
+
+// name says whose report it is where no case of the run has asked. A file that is
+// not there yet stays without.
+func name(ctx context.Context, p place, r *conformance.Report) {
+	if r.Backend != "" {
+		return
+	}
+	b, done, err := p.open(ctx)
+	if err != nil {
+		return
+	}
+	defer done()
+	if d, err := b.Describe(ctx); err == nil {
+		r.Backend, r.Server = d.Name, d.Server
+	}
 }
 
 // atLast calls what cleans up, also after an interrupt.

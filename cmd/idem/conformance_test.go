@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	goredis "github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/idem-go/idem/conformance"
 	"github.com/idem-go/idem/internal/testenv"
@@ -41,7 +44,9 @@ func TestConformance(t *testing.T) {
 		}
 		report, err := os.ReadFile(file)
 		must(t, err)
-		contains(t, "conformance -o", string(report), "# Conformance", "| checkpoint/bytes |")
+		d, err := s.b.Describe(t.Context())
+		must(t, err)
+		contains(t, "conformance -o", string(report), "# Conformance "+d.Name+" "+d.Server+"\n", "| checkpoint/bytes |")
 
 		out, progress := want(t, statusOK, s.conformance("-run", "^table/new$", "-report", "json")...)
 		contains(t, "conformance -report json on the standard error", progress, "table        1 passed\n")
@@ -59,6 +64,21 @@ func TestConformance(t *testing.T) {
 			t.Errorf("conformance left %q, want nothing", left)
 		}
 	})
+}
+
+// Leases of etcd outlive the keys that were bound to them.
+func TestConformanceLeavesNoLease(t *testing.T) {
+	t.Parallel()
+	srv := testenv.EtcdPrivate(t)
+	want(t, statusOK, "conformance", "etcd://"+strings.Join(srv.Endpoints, ","), "-run", "^(fence/one-completes|complete/bytes|lifecycle/many-keys)$")
+	client, err := clientv3.New(clientv3.Config{Endpoints: srv.Endpoints, Logger: zap.NewNop(), Context: context.Background()})
+	must(t, err)
+	defer client.Close()
+	left, err := client.Leases(t.Context())
+	must(t, err)
+	if len(left.Leases) > 0 {
+		t.Errorf("conformance left %d leases, want none", len(left.Leases))
+	}
 }
 
 // A user who may not delete fields: a release has to, and is seen to fail.

@@ -79,7 +79,7 @@ func doctor(ctx context.Context, c *call) (int, error) {
 	defer done()
 	d, err := b.Describe(ctx)
 	if err != nil {
-		return 0, err
+		return 0, explain(p, err)
 	}
 	out := diagnose(p, d)
 	if *asJSON {

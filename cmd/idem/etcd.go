@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -66,7 +68,7 @@ func (p etcdPlace) client(ctx context.Context) (*clientv3.Client, error) {
 func (p etcdPlace) open(ctx context.Context) (backend.Backend, func(), error) {
 	client, err := p.client(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to %v: %w", p, err)
+		return nil, nil, cantAsk(p, err)
 	}
 	done := func() { client.Close() }
 	var opts []etcd.Option
@@ -87,6 +89,26 @@ type etcdLab struct {
 	name    string
 	harness *clientv3.Client
 	cases   atomic.Int64
+
+	mu      sync.Mutex
+	granted []clientv3.LeaseID
+}
+
+// granter notes the leases that a client of the cases makes: they stay after their
+// keys are deleted, for as long as the cases would keep their records.
+type granter struct {
+	clientv3.Lease
+	of *etcdLab
+}
+
+func (g granter) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	r, err := g.Lease.Grant(ctx, ttl)
+	if err == nil {
+		g.of.mu.Lock()
+		g.of.granted = append(g.of.granted, r.ID)
+		g.of.mu.Unlock()
+	}
+	return r, err
 }
 
 func (p etcdPlace) lab(ctx context.Context) (*lab, error) {
@@ -96,34 +118,31 @@ func (p etcdPlace) lab(ctx context.Context) (*lab, error) {
 	}
 	client, err := p.client(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %v: %w", p, err)
+		return nil, cantAsk(p, err)
 	}
 	l := &etcdLab{etcdPlace: p, name: start + strings.ToLower(rand.Text()) + "/", harness: client}
-	ask, cancel := context.WithTimeout(ctx, askBound)
-	defer cancel()
-	if _, err := client.Get(ask, l.name); err != nil {
+	if _, err := client.Get(ctx, l.name); err != nil {
 		client.Close()
-		return nil, fmt.Errorf("ask %v: %w", p, err)
+		return nil, cantAsk(p, err)
 	}
 	return &lab{name: "keys that begin with " + l.name, remove: l.remove, store: l.store}, nil
 }
 
 // remove deletes every key of the prefix, until there is none: a write that was
-// under way when its case ended may arrive late. What is bound to a lease goes with
-// it, so that no lease stays for as long as the cases would keep their records.
+// under way when its case ended may arrive late.
 func (l *etcdLab) remove(ctx context.Context) error {
 	defer l.harness.Close()
+	l.mu.Lock()
+	granted := l.granted
+	l.mu.Unlock()
+	for _, id := range granted {
+		if _, err := l.harness.Revoke(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return fmt.Errorf("revoke a lease: %w", err)
+		}
+	}
 	for {
-		all, err := l.harness.Get(ctx, l.name, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-		if err != nil || len(all.Kvs) == 0 {
-			return err
-		}
-		for _, kv := range all.Kvs {
-			if kv.Lease != 0 {
-				_, _ = l.harness.Revoke(ctx, clientv3.LeaseID(kv.Lease)) // it may be gone
-			}
-		}
-		if _, err := l.harness.Delete(ctx, l.name, clientv3.WithPrefix()); err != nil {
+		r, err := l.harness.Delete(ctx, l.name, clientv3.WithPrefix())
+		if err != nil || r.Deleted == 0 {
 			return err
 		}
 	}
@@ -137,6 +156,7 @@ func (l *etcdLab) store(conformance.T) conformance.Store {
 			t.Fatalf("connect: %v", err)
 		}
 		t.Cleanup(func() { client.Close() })
+		client.Lease = granter{client.Lease, l}
 		b, err := etcd.New(client, etcd.WithPrefix(prefix))
 		if err != nil {
 			t.Fatalf("open: %v", err)

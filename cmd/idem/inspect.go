@@ -42,7 +42,7 @@ func inspect(ctx context.Context, c *call) (int, error) {
 		fmt.Fprintln(c.stderr, "idem inspect: no such record: never claimed, released, over, or not committed yet; or it is elsewhere (-table, -schema, -prefix)")
 		return statusNo, nil
 	case err != nil:
-		return 0, err
+		return 0, explain(p, err)
 	}
 	out := look(r, *body)
 	if *asJSON {
@@ -64,7 +64,7 @@ type record struct {
 	FingerprintVersion string     `json:"fingerprint_version"`
 	Status             string     `json:"status"`
 	Meaning            string     `json:"meaning"`
-	ClaimID            string     `json:"claim_id"`
+	ClaimID            string     `json:"claim_id"` // empty after a release
 	Token              int64      `json:"token"`
 	Sequence           int64      `json:"sequence"`
 	Attempt            int        `json:"attempt"`
@@ -101,7 +101,7 @@ func look(r backend.Record, body bool) record {
 		Operation: r.Operation, Method: r.Target.Method, Path: r.Target.Path,
 		Fingerprint: fmt.Sprintf("%x", r.Fingerprint.Sum), FingerprintVersion: r.Fingerprint.Version,
 		Status: r.Status.String(), Meaning: meaning(r),
-		ClaimID: fmt.Sprintf("%x", r.ClaimID), Token: int64(r.Token), Sequence: int64(r.Sequence), Attempt: r.Attempt,
+		ClaimID: claimID(r), Token: int64(r.Token), Sequence: int64(r.Sequence), Attempt: r.Attempt,
 		RecoveryPoint: r.RecoveryPoint,
 		LeaseLeft:     r.LeaseLeft.Seconds(), Lease: r.Lease.Seconds(), Retention: r.Retention.Seconds(), Abandon: r.Abandon.Seconds(),
 		CreatedAt: at(r.CreatedAt), UpdatedAt: at(r.UpdatedAt), CompletedAt: at(r.CompletedAt), LockedUntil: at(r.LockedUntil), ExpiresAt: at(r.ExpiresAt),
@@ -112,6 +112,13 @@ func look(r backend.Record, body bool) record {
 		out.Content = &content{r.Response.Header, r.Response.Body, r.State, r.Payload}
 	}
 	return out
+}
+
+func claimID(r backend.Record) string {
+	if r.ClaimID == (backend.ClaimID{}) {
+		return ""
+	}
+	return fmt.Sprintf("%x", r.ClaimID)
 }
 
 // at is nil for a time that is not.
@@ -159,7 +166,7 @@ func (r record) print(w io.Writer) error {
 		{"status", true, r.Status},
 		{"that is", true, r.Meaning},
 		{"attempt", true, strconv.Itoa(r.Attempt)},
-		{"claim", true, fmt.Sprintf("%s, token %d, sequence %d", r.ClaimID, r.Token, r.Sequence)},
+		{"claim", r.ClaimID != "", fmt.Sprintf("%s, token %d, sequence %d", r.ClaimID, r.Token, r.Sequence)},
 		{"recovery point", r.RecoveryPoint != "", fmt.Sprintf("%q, %d bytes of state", r.RecoveryPoint, r.StateBytes)},
 		{"lease", r.CompletedAt == nil, fmt.Sprintf("%vs, of which %vs are left", r.Lease, r.LeaseLeft)},
 		{"retention", true, time.Duration(r.Retention * float64(time.Second)).String()},

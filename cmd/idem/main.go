@@ -70,7 +70,7 @@ func usage(w io.Writer) {
 	fmt.Fprintln(w, "idem looks at the stores that keep idempotency records.")
 	fmt.Fprintln(w)
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  idem %-15s %s\n", c.name+" "+c.args, c.does)
+		fmt.Fprintf(w, "  idem %-16s %s\n", c.name+" "+c.args, c.does)
 	}
 	fmt.Fprint(w, help)
 }

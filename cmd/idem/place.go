@@ -64,6 +64,21 @@ func behindHost(rest string) string {
 	return ""
 }
 
+// cantAsk is the error of a server that does not answer as it should.
+func cantAsk(p place, err error) error {
+	return fmt.Errorf("%v can't be asked: %w; is it running, and are address, user and password right?", p, err)
+}
+
+// explain adds that to an error of a backend that says no more than that the store
+// is not available.
+func explain(p place, err error) error {
+	var e *backend.Error
+	if errors.As(err, &e) && errors.Is(e.Kind, backend.ErrUnavailable) && e.Hint == "" {
+		return cantAsk(p, err)
+	}
+	return err
+}
+
 // refuse returns an error if one of these flags was given: the store has no use for
 // it, so that something else was meant.
 func (o options) refuse(names ...string) error {

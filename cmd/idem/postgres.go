@@ -88,7 +88,7 @@ func (p postgresPlace) lab(ctx context.Context) (*lab, error) {
 	l := &postgresLab{postgresPlace: p, schema: "idem_conformance_" + strings.ToLower(rand.Text()), harness: pool}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
-		return nil, err
+		return nil, cantAsk(p, err)
 	}
 	// Not cut off by an interrupt: the schema could then be made after it was removed.
 	create, cancel := context.WithTimeout(context.WithoutCancel(ctx), askBound)

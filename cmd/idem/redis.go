@@ -70,7 +70,7 @@ func (p redisPlace) lab(ctx context.Context) (*lab, error) {
 	l := &redisLab{redisPlace: p, name: start + strings.ToLower(rand.Text()) + ":", harness: p.client()}
 	if err := l.harness.Ping(ctx).Err(); err != nil {
 		l.harness.Close()
-		return nil, fmt.Errorf("ask %v: %w", p, err)
+		return nil, cantAsk(p, err)
 	}
 	return &lab{name: "keys that begin with " + l.name, remove: l.remove, store: l.store}, nil
 }

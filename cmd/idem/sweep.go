@@ -27,5 +27,5 @@ func sweep(ctx context.Context, c *call) (int, error) {
 	if err == nil || n > 0 {
 		fmt.Fprintln(c.stdout, n)
 	}
-	return statusOK, err
+	return statusOK, explain(p, err)
 }
