@@ -140,9 +140,12 @@ func (e *Executor) lead(cl *call, got backend.Claimed, sent time.Time, effect fu
 	return outcome{record: r, ran: true}, nil
 }
 
-// lose ends the run of a lease that can't be relied on any more. Duplicates ask the
-// store from now on.
+// lose ends the run of a lease that can't be relied on any more, unless its record is
+// completed. Duplicates ask the store from now on.
 func (cl *call) lose() {
+	if cl.run.stored.Load() != nil {
+		return
+	}
 	cl.runCtx.Cancel(ErrLeaseLost)
 	cl.e.flights.land(&cl.flight, backend.Record{}, nil)
 }
