@@ -29,13 +29,16 @@ import (
 const maxValue = 4 << 20
 
 // Backend keeps records in a directory.
-type Backend struct{ dir string }
+type Backend struct {
+	dir string
+	now func() time.Time // tests have clocks of their own
+}
 
 var _ backend.Backend = (*Backend)(nil)
 
 // New returns a backend on a directory that exists and that nobody else writes to. It
 // does no I/O: Describe looks at the directory.
-func New(dir string) *Backend { return &Backend{dir: dir} }
+func New(dir string) *Backend { return &Backend{dir: dir, now: time.Now} }
 
 // nameOf gives the file of a key. The quotes keep the parts apart, whatever is in them.
 func nameOf(k backend.Key) string {
@@ -54,7 +57,7 @@ func (b *Backend) step(ctx context.Context, op, name string, m machine.Message) 
 	if err != nil {
 		return machine.Outcome{}, notDone(op, err)
 	}
-	after, out := machine.Step(before, m, time.Now())
+	after, out := machine.Step(before, m, b.now())
 	if out.Changed {
 		if err := b.store(op, name, after); err != nil {
 			return machine.Outcome{}, err
@@ -140,7 +143,7 @@ func (b *Backend) Get(ctx context.Context, k backend.Key) (backend.Record, error
 	case r == nil:
 		return backend.Record{}, &backend.Error{Op: "adapter: " + op, Kind: backend.ErrNotFound}
 	}
-	r.LeaseLeft = machine.LeaseLeft(*r, time.Now())
+	r.LeaseLeft = machine.LeaseLeft(*r, b.now())
 	return *r, nil
 }
 
@@ -166,7 +169,7 @@ func (b *Backend) Sweep(ctx context.Context, limit int) (n int, err error) {
 		if err != nil {
 			return n, notDone(op, err)
 		}
-		if _, due := machine.Step(r, machine.Sweep{}, time.Now()); !due.Changed {
+		if _, due := machine.Step(r, machine.Sweep{}, b.now()); !due.Changed {
 			continue
 		}
 		out, err := b.step(ctx, op, f.Name(), machine.Sweep{})
