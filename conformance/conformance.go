@@ -123,5 +123,5 @@ func rule(id, text string, f func(e *env)) testCase {
 
 func cases() []testCase {
 	return slices.Concat(tableCases(), claimCases, keyCases, leaseCases, fenceCases, checkpointCases,
-		completeCases, getCases, sweepCases, errorCases, lifecycleCases)
+		completeCases, getCases, sweepCases, errorCases, lifecycleCases, historyCases)
 }

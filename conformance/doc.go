@@ -21,9 +21,24 @@
 //	get, sweep             fresh reads; what is kept, what goes, limits, races
 //	errors                 arguments, contexts, sizes, types and texts
 //	lifecycle              whole lives, copies of bytes, many keys, times
+//	history                random calls of many handles at once, see below
 //	transact               [RunTx]: effect and record are one
 //	inlease                [RunTx]: steps under the fence
 //	bind                   [RunTx]: the record within a caller's own transaction
+//
+// # Histories
+//
+// The cases "history/…" let several handles make random calls on a few keys at once,
+// stale holders and doubled ones among them, and then look for an order of the calls
+// of each key in which package machine returns what they returned. A call whose
+// reply was lost counts as both, applied and not; one that was cut off may still be
+// applied at any later time. In "history/takeover" a lapse may come at any time, so
+// that it can't see a takeover that comes too early: "claim/not-before-lapse" does.
+//
+// A checker that comes to no end within its bound has shown nothing, and the case
+// fails. A case that passes says in how many histories nothing was refuted. One that
+// fails prints the calls of the key and the seed of their choice, which the environment
+// variable IDEM_TEST_SEED sets; how calls meet in the store no seed repeats.
 //
 // # Time
 //
