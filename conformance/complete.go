@@ -38,7 +38,7 @@ func completeEmpty(e *env) {
 		"nothing at all": {},
 		"empty slices":   {Header: []byte{}, Body: []byte{}},
 		"status only":    {Status: 204},
-		"negative":       {Status: -1},
+		"largest status": {Status: backend.MaxStatus},
 	} {
 		c := request(name)
 		r := e.acquire("Claim", c)

@@ -114,14 +114,23 @@ type testCase struct {
 
 func (c testCase) start(r *recorder, s Store) {
 	r.lacking(c.scenario, s.powers())
-	c.f(&env{T: r, rec: r, Store: s, b: s.Open(r)})
+	e := &env{T: r, rec: r, Store: s, b: s.Open(r)}
+	e.claimed(c.claims)
+	c.f(e)
 }
 
 func rule(id, text string, f func(e *env)) testCase {
 	return testCase{scenario{id: id, rule: text, bound: time.Minute}, f}
 }
 
+// needing is a rule that a harness can only show with powers.
+func needing(needs []Power, id, text string, f func(e *env)) testCase {
+	c := rule(id, text, f)
+	c.needs, c.bound = needs, 2*time.Minute
+	return c
+}
+
 func cases() []testCase {
 	return slices.Concat(tableCases(), claimCases, keyCases, leaseCases, fenceCases, checkpointCases,
-		completeCases, getCases, sweepCases, errorCases, lifecycleCases, historyCases)
+		completeCases, getCases, sweepCases, errorCases, lifecycleCases, capabilityCases, faultCases)
 }

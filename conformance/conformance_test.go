@@ -21,8 +21,12 @@ func TestMemory(t *testing.T) {
 		return conformance.Store{
 			Open:    func(conformance.T) backend.Backend { return b },
 			Advance: clock.Advance,
+			Skewed: func(_ conformance.T, by time.Duration) backend.Backend {
+				clock.Advance(by) // there is no other process
+				return b
+			},
 		}
-	})
+	}, conformance.Without("fault")) // it is not killed
 }
 
 // The same suite where nobody can move the clock: as most servers see it.
@@ -31,5 +35,5 @@ func TestMemoryInRealTime(t *testing.T) {
 	conformance.Run(t, func(*testing.T) conformance.Store {
 		b := memory.New()
 		return conformance.Store{Open: func(conformance.T) backend.Backend { return b }}
-	})
+	}, conformance.Without("capability", "fault"))
 }

@@ -14,7 +14,6 @@ var errorCases = []testCase{
 	rule("errors/invalid-claim", "A claim that breaks the contract is ErrInvalid and makes no record.", errorsInvalidClaim),
 	rule("errors/invalid-write", "A write that breaks the contract is ErrInvalid and changes nothing.", errorsInvalidWrite),
 	rule("errors/cancelled", "A context that has ended gives an error that is NotApplied, for every method, and nothing changes.", errorsCancelled),
-	rule("errors/too-large", "A value over Capabilities.MaxValue is ErrTooLarge and changes nothing; one of that size is stored (field report 29).", errorsTooLarge),
 	rule("errors/typed", "Errors are *backend.Error and carry no part of a key, a request or a response.", errorsTyped),
 }
 
@@ -110,6 +109,7 @@ func errorsInvalidWrite(e *env) {
 	zero.ClaimID = backend.ClaimID{}
 	long := strings.Repeat("x", 256)
 	bad := backend.Completion{Sequence: 1, Response: backend.Response{Tombstone: backend.Tombstone(long)}}
+	negative := backend.Completion{Sequence: 1, Response: backend.Response{Status: -1}}
 	for call, do := range map[string]func() error{
 		"Renew(zero claim id)":        func() error { return e.renew(zero, time.Hour) },
 		"Renew(0)":                    func() error { return e.renew(l, 0) },
@@ -125,6 +125,7 @@ func errorsInvalidWrite(e *env) {
 		"Complete(zero claim id)":     func() error { return e.complete(zero, answer(1, "done")) },
 		"Complete(sequence 0)":        func() error { return e.complete(l, answer(0, "done")) },
 		"Complete(long tombstone)":    func() error { return e.complete(l, bad) },
+		"Complete(negative status)":   func() error { return e.complete(l, negative) },
 		"Release(zero claim id)":      func() error { return e.release(zero) },
 	} {
 		e.still(call, l.Key, backend.ErrInvalid, do)
@@ -164,27 +165,6 @@ func (e *env) cancelled(call string, err error) {
 	if !backend.NotApplied(err) || !errors.Is(err, context.Canceled) {
 		e.Errorf("%s(cancelled context) = %v, want an error that is NotApplied and context.Canceled", call, err)
 	}
-}
-
-func errorsTooLarge(e *env) {
-	limit := e.describe().Capabilities.MaxValue
-	switch {
-	case limit == 0: // none known
-		e.ok("Complete(8 MiB, no limit claimed)", e.complete(e.acquire("Claim", request("k")).Holder(), answer(1, string(make([]byte, 8<<20)))))
-		return
-	case limit > 64<<20:
-		e.Skipf("the limit claimed, %d bytes, is too large to try", limit)
-	}
-	r := e.acquire("Claim", request("k"))
-	l, body := r.Holder(), make([]byte, limit+1)
-	e.still("Checkpoint(limit+1 bytes)", r.Key, backend.ErrTooLarge, func() error {
-		return e.checkpoint(l, backend.Checkpoint{Sequence: 1, Point: "p", State: body})
-	})
-	e.still("Complete(limit+1 bytes)", r.Key, backend.ErrTooLarge, func() error {
-		return e.complete(l, backend.Completion{Sequence: 1, Response: backend.Response{Header: body[:1], Body: body[1:]}})
-	})
-	e.ok("Checkpoint(limit bytes)", e.checkpoint(l, backend.Checkpoint{Sequence: 1, Point: "p", State: body[1:]}))
-	e.ok("Complete(limit bytes)", e.complete(l, backend.Completion{Sequence: 2, Response: backend.Response{Header: body[:1], Body: body[2:]}}))
 }
 
 func errorsTyped(e *env) {

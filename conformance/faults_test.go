@@ -72,12 +72,14 @@ func storing(keep func(r *rec)) func(f *faulty) {
 	}
 }
 
-// faults break one rule each. caught are cases that have to find it, groups are
-// those whose other cases may.
-var faults = map[string]struct {
+// planted is a fault that breaks one rule. caught are cases that have to find it,
+// groups are those whose other cases may.
+type planted struct {
 	fault          func(f *faulty)
 	caught, groups string
-}{
+}
+
+var faults = map[string]planted{
 	// Claims.
 	"takes over early": {seeing(func(r *rec, m *machine.Claim, _ time.Time) {
 		if r.ClaimID != m.ID {
@@ -321,17 +323,9 @@ var faults = map[string]struct {
 	}, "sweep/nothing sweep/tombstone-completed errors/invalid-key", "errors sweep"},
 	"ignores ended contexts": {func(f *faulty) { f.done = func(context.Context, string) error { return nil } }, "errors/cancelled", ""},
 	"checks nothing":         {func(f *faulty) { f.check = func(error) error { return nil } }, "errors/invalid-key errors/invalid-claim", "errors"},
-	"takes any size": {func(f *faulty) {
-		f.check = func(err error) error {
-			if errors.Is(err, backend.ErrTooLarge) {
-				return nil
-			}
-			return err
-		}
-	}, "errors/too-large", ""},
-	"reads what was":      {func(f *faulty) { f.stale = true }, "get/fresh lifecycle/whole", ""},
-	"writes on reads":     {func(f *faulty) { f.read = func(r *rec) { r.UpdatedAt = f.now() } }, "get/reads-only", "get sweep"},
-	"returns bare errors": {func(f *faulty) { f.fail = func(_ backend.Key, kind error, _ string) error { return kind } }, "errors/typed", ""},
+	"reads what was":         {func(f *faulty) { f.stale = true }, "get/fresh lifecycle/whole", ""},
+	"writes on reads":        {func(f *faulty) { f.read = func(r *rec) { r.UpdatedAt = f.now() } }, "get/reads-only", "get sweep"},
+	"returns bare errors":    {func(f *faulty) { f.fail = func(_ backend.Key, kind error, _ string) error { return kind } }, "errors/typed", ""},
 	"tells keys in errors": {func(f *faulty) {
 		f.fail = func(k backend.Key, kind error, op string) error {
 			return &backend.Error{Op: op, Kind: kind, Err: fmt.Errorf("key %s", k.Value)}

@@ -31,16 +31,30 @@ type faulty struct {
 	read     func(r *backend.Record)                           // what a Get does to a record
 	stale    bool                                              // handles show what they showed before
 	capacity int                                               // of records, the oldest is evicted
+	alone    bool                                              // every handle has a store of its own
+	local    bool                                              // handles go by the clock of their process
+	crash    func(s *state, now time.Time)                     // what a kill does
+	cut      func(ctx context.Context, op string) error        // the error of a call without an answer
+	wait     func(ctx context.Context) context.Context         // how long a call waits for one
+	vanish   bool                                              // records go by themselves
 
-	mu      *sync.Mutex
+	*state
+}
+
+// state is what all handles share.
+type state struct {
+	mu      sync.Mutex
 	records map[backend.Key]*backend.Record
 	order   []backend.Key
 	highest backend.Token
+	kills   int
+	silent  chan struct{} // closed when calls arrive again; nil: they do
+	lost    bool          // calls don't arrive
 }
 
 func newFaulty(now func() time.Time, fault func(f *faulty)) *faulty {
 	f := &faulty{
-		now: now, step: machine.Step, floor: true, mu: new(sync.Mutex), records: make(map[backend.Key]*backend.Record),
+		now: now, step: machine.Step, floor: true, state: &state{records: make(map[backend.Key]*backend.Record)},
 		identity: func(k backend.Key) backend.Key { return k },
 		check:    func(err error) error { return err },
 		done:     backend.ContextDone,
@@ -50,8 +64,13 @@ func newFaulty(now func() time.Time, fault func(f *faulty)) *faulty {
 			return &backend.Error{Op: "faulty: " + op, Kind: kind}
 		},
 		describe: func(d backend.Description) backend.Description { return d },
-		read:     func(*backend.Record) {},
-		sweep:    func(limit int, changed []backend.Key) (int, int) { return limit, len(changed) },
+		crash:    func(*state, time.Time) {},
+		wait:     func(ctx context.Context) context.Context { return ctx },
+		cut: func(ctx context.Context, op string) error {
+			return &backend.Error{Op: "faulty: " + op, Err: context.Cause(ctx)}
+		},
+		read:  func(*backend.Record) {},
+		sweep: func(limit int, changed []backend.Key) (int, int) { return limit, len(changed) },
 	}
 	fault(f)
 	return f
@@ -65,6 +84,11 @@ func (f *faulty) arrive(ctx context.Context, op string, k backend.Key, m machine
 	if err := f.done(ctx, "faulty: "+op); err != nil {
 		return machine.Outcome{}, err
 	}
+	return send(ctx, f, op, func() (machine.Outcome, error) { return f.apply(op, k, m) })
+}
+
+// apply is what the server does.
+func (f *faulty) apply(op string, k backend.Key, m machine.Message) (machine.Outcome, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c, ok := m.(machine.Claim); ok && f.floor {
@@ -142,18 +166,20 @@ func (f *faulty) Get(ctx context.Context, k backend.Key) (backend.Record, error)
 	if err := errors.Join(f.check(k.Validate()), f.done(ctx, "faulty: get")); err != nil {
 		return backend.Record{}, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	r, ok := f.records[f.identity(k)]
-	if !ok {
-		return backend.Record{}, f.fail(k, backend.ErrNotFound, "get")
-	}
-	f.read(r)
-	c := f.show(*r)
-	if c.LeaseLeft == 0 {
-		c.LeaseLeft = machine.LeaseLeft(c, f.now())
-	}
-	return c, nil
+	return send(ctx, f, "get", func() (backend.Record, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		r, ok := f.records[f.identity(k)]
+		if !ok || f.vanish && r.Status == backend.Completed && !f.now().Before(r.CompletedAt.Add(r.Retention)) {
+			return backend.Record{}, f.fail(k, backend.ErrNotFound, "get")
+		}
+		f.read(r)
+		c := f.show(*r)
+		if c.LeaseLeft == 0 {
+			c.LeaseLeft = machine.LeaseLeft(c, f.now())
+		}
+		return c, nil
+	})
 }
 
 func (f *faulty) Sweep(ctx context.Context, limit int) (int, error) {
@@ -191,17 +217,33 @@ const maxValue = 2 << 20
 
 func (f *faulty) Describe(context.Context) (backend.Description, error) {
 	return f.describe(backend.Description{
-		Name:         "faulty",
-		Capabilities: backend.Capabilities{Clock: backend.ClockProcess, FreshReads: true, MaxValue: maxValue},
+		Name: "faulty",
+		Capabilities: backend.Capabilities{
+			Clock: backend.ClockServer, DurableKill: true, Shared: true, FreshReads: true,
+			MaxValue: maxValue, TokensBreakOn: []string{"restore"},
+		},
 	}), nil
 }
 
 // open gives another handle.
 func (f *faulty) open() backend.Backend {
-	if !f.stale {
-		return f
+	h := *f
+	switch {
+	case f.alone:
+		return newFaulty(f.now, func(n *faulty) { n.describe = f.describe })
+	case f.stale:
+		return &stale{faulty: &h, seen: make(map[backend.Key]backend.Record)}
 	}
-	return &stale{faulty: f, seen: make(map[backend.Key]backend.Record)}
+	return &h
+}
+
+// skewed gives a handle in a process with another clock.
+func (f *faulty) skewed(by time.Duration) backend.Backend {
+	h := *f
+	if f.local {
+		h.now = func() time.Time { return f.now().Add(by) }
+	}
+	return &h
 }
 
 // stale is a handle that shows a record as it saw it first.

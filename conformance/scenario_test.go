@@ -2,10 +2,13 @@ package conformance
 
 import (
 	"context"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/idem-go/idem/backend"
 )
 
 // What becomes of a case, however it ends.
@@ -78,8 +81,17 @@ func TestIDs(t *testing.T) {
 		}
 		seen[s.id] = true
 	}
+	claims := make(map[string]bool)
 	for _, c := range cases() {
 		note(c.scenario)
+		for _, name := range c.claims {
+			claims[name] = true
+		}
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[backend.Capabilities]()) {
+		if !claims[f.Name] {
+			t.Errorf("no case tests the claim %s", f.Name)
+		}
 	}
 	for _, c := range txCases[any]() {
 		note(c.scenario)

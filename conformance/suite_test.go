@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/idem-go/idem/backend"
 	"github.com/idem-go/idem/conformance"
@@ -13,18 +14,25 @@ import (
 )
 
 // failures runs the suite on backends with a fault.
-func failures(t *testing.T, fault func(f *faulty)) (failed, all []string) {
+func failures(t *testing.T, fault func(f *faulty), opts ...conformance.Option) (failed, all []string) {
 	t.Helper()
 	r := conformance.Check(t.Context(), func(conformance.T) conformance.Store {
 		clock := memory.NewClock(epoch)
 		b := newFaulty(clock.Now, fault)
 		var first backend.Backend = b // one that sees its own writes
-		return conformance.Store{Advance: clock.Advance, Open: func(conformance.T) backend.Backend {
-			h := first
-			first = b.open()
-			return h
-		}}
-	}, conformance.Without("history")) // see TestHistories
+		return conformance.Store{
+			Advance: clock.Advance,
+			Open: func(conformance.T) backend.Backend {
+				h := first
+				first = b.open()
+				return h
+			},
+			Restart:   func(conformance.T) { b.restart() },
+			Pause:     func(conformance.T) func() { return b.pause() },
+			Partition: func(conformance.T) func() { return b.partition() },
+			Skewed:    func(_ conformance.T, by time.Duration) backend.Backend { return b.skewed(by) },
+		}
+	}, opts...)
 	for _, c := range r.Results {
 		all = append(all, c.ID)
 	}
@@ -35,7 +43,20 @@ func failures(t *testing.T, fault func(f *faulty)) (failed, all []string) {
 // for it and by none outside of its groups, and each case catches a fault.
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	failed, all := failures(t, func(*faulty) {})
+	testFaults(t, faults, conformance.Without(ofServers...))
+}
+
+// TestSuite for the cases that look at a server and at what is claimed of it.
+func TestServerSuite(t *testing.T) {
+	t.Parallel()
+	testFaults(t, serverFaults, conformance.Only(ofServers...))
+}
+
+var ofServers = []string{"capability", "fault"}
+
+func testFaults(t *testing.T, faults map[string]planted, opts ...conformance.Option) {
+	t.Helper()
+	failed, all := failures(t, func(*faulty) {}, opts...)
 	if len(failed) != 0 {
 		t.Fatalf("without a fault %v failed, want none", failed)
 	}
@@ -46,7 +67,7 @@ func TestSuite(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				f := faults[name]
-				failed, _ := failures(t, f.fault)
+				failed, _ := failures(t, f.fault, opts...)
 				t.Logf("caught by %s", strings.Join(failed, " "))
 				for _, want := range strings.Fields(f.caught) {
 					if !slices.Contains(failed, want) {

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/idem-go/idem/backend"
 	"github.com/idem-go/idem/conformance"
@@ -21,5 +24,41 @@ func TestConformance(t *testing.T) {
 		return conformance.Store{Open: func(conformance.T) backend.Backend {
 			return newBackend(t, connect(t, srv), etcd.WithPrefix(prefix))
 		}}
-	})
+	}, conformance.Without(ofServers...))
+}
+
+// ofServers are the groups that want a server they can kill.
+var ofServers = []string{"capability", "fault"}
+
+// What a server promises, and how it takes being killed, paused and cut off.
+func TestServerConformance(t *testing.T) {
+	t.Parallel()
+	srv := testenv.EtcdPrivate(t)
+	var cases atomic.Int64
+	conformance.Run(t, func(t *testing.T) conformance.Store {
+		prefix := etcd.WithPrefix(fmt.Sprintf("case%d/", cases.Add(1)))
+		proxy := testenv.NewProxy(t, srv.Endpoints[0])
+		through := func(c *clientv3.Config) {
+			c.Endpoints = []string{proxy.Addr()}
+			c.DialKeepAliveTime, c.DialKeepAliveTimeout = time.Second, time.Second // finds out what was cut
+		}
+		return conformance.Store{
+			Open: func(conformance.T) backend.Backend { return newBackend(t, connect(t, srv, through), prefix) },
+			Restart: func(conformance.T) {
+				srv.Kill(t)
+				srv.Start(t)
+			},
+			Pause: func(conformance.T) func() {
+				srv.Pause(t)
+				return func() { srv.Resume(t) }
+			},
+			Partition: func(conformance.T) func() {
+				proxy.Partition()
+				return proxy.Heal
+			},
+			Skewed: func(_ conformance.T, by time.Duration) backend.Backend {
+				return conformance.Skew(t, by, func(t *testing.T) backend.Backend { return newBackend(t, connect(t, srv), prefix) })
+			},
+		}
+	}, conformance.Only(ofServers...))
 }

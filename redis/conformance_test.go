@@ -16,6 +16,9 @@ import (
 
 var cases atomic.Int64
 
+// ofServers are the groups that want a server they can kill.
+var ofServers = []string{"capability", "fault"}
+
 // Each case has a prefix of its own, each handle a client of its own, as
 // different processes would.
 func TestConformance(t *testing.T) {
@@ -26,7 +29,40 @@ func TestConformance(t *testing.T) {
 		return conformance.Store{Open: func(h conformance.T) backend.Backend {
 			return newBackend(t, connect(h, srv.URL), redis.WithPrefix(prefix))
 		}}
-	})
+	}, conformance.Without(ofServers...))
+}
+
+// What a server as it should be promises, and how it takes being killed, paused and
+// cut off.
+func TestServerConformance(t *testing.T) {
+	t.Parallel()
+	srv := testenv.RedisPrivate(t, "appendonly=yes", "appendfsync=always")
+	conformance.Run(t, func(t *testing.T) conformance.Store {
+		prefix := redis.WithPrefix(fmt.Sprintf("case%d:", cases.Add(1)))
+		proxy := srv.Proxy(t)
+		return conformance.Store{
+			Open: func(h conformance.T) backend.Backend {
+				return newBackend(t, connect(h, srv.Via(proxy.Addr())), prefix)
+			},
+			Restart: func(conformance.T) {
+				srv.Kill(t)
+				srv.Start(t)
+			},
+			Pause: func(conformance.T) func() {
+				srv.Pause(t)
+				return func() { srv.Resume(t) }
+			},
+			Partition: func(conformance.T) func() {
+				proxy.Partition()
+				return proxy.Heal
+			},
+			Skewed: func(_ conformance.T, by time.Duration) backend.Backend {
+				return conformance.Skew(t, by, func(t *testing.T) backend.Backend {
+					return newBackend(t, connect(t, srv.URL), prefix)
+				})
+			},
+		}
+	}, conformance.Only(ofServers...))
 }
 
 // With a clock that the suite moves it checks the boundaries exactly.
@@ -41,7 +77,7 @@ func TestConformanceWithAMovedClock(t *testing.T) {
 			},
 			Advance: func(d time.Duration) { m.advance(t, d) },
 		}
-	})
+	}, conformance.Without(ofServers...))
 }
 
 // movedClock is a clock that only the test moves, and the server's expiry with

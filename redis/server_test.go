@@ -360,7 +360,7 @@ func TestConformanceOnACluster(t *testing.T) {
 			}
 			return b
 		}}
-	})
+	}, conformance.Without(ofServers...))
 }
 
 // a cluster client repeats commands whatever MaxRetries says; not ours. WAIT

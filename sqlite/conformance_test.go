@@ -39,8 +39,15 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, func(t *testing.T) conformance.Store {
 		path := filepath.Join(t.TempDir(), "a.db")
-		return conformance.Store{Open: func(t conformance.T) backend.Backend { return handle(t, path) }}
-	})
+		return conformance.Store{
+			Open: func(t conformance.T) backend.Backend { return handle(t, path) },
+			Skewed: func(t conformance.T, by time.Duration) backend.Backend {
+				b := handle(t, path)
+				b.SetClock(func() time.Time { return time.Now().Add(by) })
+				return b
+			},
+		}
+	}, conformance.Without("fault"))
 }
 
 // With a clock that the suite moves it checks the boundaries exactly.
@@ -57,7 +64,7 @@ func TestConformanceWithAMovedClock(t *testing.T) {
 			},
 			Advance: clock.Advance,
 		}
-	})
+	}, conformance.Without("capability", "fault"))
 }
 
 func TestTxConformance(t *testing.T) {
