@@ -132,5 +132,5 @@ func needing(needs []Power, id, text string, f func(e *env)) testCase {
 
 func cases() []testCase {
 	return slices.Concat(tableCases(), claimCases, keyCases, leaseCases, fenceCases, checkpointCases,
-		completeCases, getCases, sweepCases, errorCases, lifecycleCases, capabilityCases, faultCases)
+		completeCases, getCases, sweepCases, errorCases, lifecycleCases, capabilityCases, faultCases, historyCases)
 }
