@@ -101,12 +101,10 @@ func (m model) porcupine() porcupine.Model {
 }
 
 // step gives the states that a call can have left behind when it found s and
-// returned out. There are none if it can't have returned that.
+// returned out. There are none if it can't have returned that. A call that never
+// arrives is one that arrives when all others are over.
 func (m model) step(s modelled, in call, out reply) []any {
 	var next []any
-	if out.lost {
-		next = append(next, s) // it never arrived
-	}
 	for _, s := range m.readings(s, in, out) {
 		after, got := m.apply(s, in, out)
 		if out.lost || got == out {
