@@ -288,7 +288,7 @@ func TestExecutorsOnAPoolOfTwo(t *testing.T) {
 			effectsTable(t, pool)
 			b := newBackend(t, open(t, srv.URL, size(2)))
 			p := &payments{pool: pool}
-			opts := []idem.Option{idem.WithLease(4 * time.Second), idem.WithWait(30 * time.Second)}
+			opts := []idem.Option{idem.WithLease(12 * time.Second), idem.WithWait(time.Minute)}
 			e := executor(t, b, opts...)
 			var wg sync.WaitGroup
 			duplicates := func() {

@@ -123,10 +123,10 @@ func TestInLeaseHoldsTheRecord(t *testing.T) {
 	t.Parallel()
 	b, pool := withEffects(t)
 	c := request("key")
-	c.Lease = 300 * time.Millisecond
+	c.Lease = 2 * time.Second
 	l := acquire(t, b, c).Holder()
 	_, err := b.InLease(t.Context(), l, 1, func(ctx context.Context, tx pgx.Tx) (backend.Step, error) {
-		if _, err := tx.Exec(context.WithoutCancel(ctx), `SELECT pg_sleep(0.4)`); err != nil {
+		if _, err := tx.Exec(context.WithoutCancel(ctx), `SELECT pg_sleep(2.2)`); err != nil {
 			return backend.Step{}, err
 		}
 		if got, err := b.Claim(t.Context(), request("key")); err != nil || !got.Hidden {
