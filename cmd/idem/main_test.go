@@ -119,9 +119,10 @@ func redisServer(t *testing.T) server {
 	must(t, err)
 	client := goredis.NewClient(opts)
 	t.Cleanup(func() { client.Close() })
-	b, err := redis.New(client, redis.WithPrefix(srv.Prefix))
+	prefix := srv.Prefix + "[*]"
+	b, err := redis.New(client, redis.WithPrefix(prefix))
 	must(t, err)
-	return server{srv.URL, []string{"-prefix", srv.Prefix}, b, func(t *testing.T) []string {
+	return server{srv.URL, []string{"-prefix", prefix}, b, func(t *testing.T) []string {
 		left, err := client.Keys(t.Context(), srv.Prefix+"*").Result()
 		must(t, err)
 		return left
