@@ -16,13 +16,13 @@ import (
 )
 
 var historyCases = []testCase{
-	rule("history/linearizable", "Whatever many handles do to a key at once has the outcome of some order in which they do it one by one.", func(e *env) {
+	rule("history/linearizable", "What many handles do to a key at once has the outcome of some order of doing it one by one.", func(e *env) {
 		e.checkHistories(play{keys: 12, acts: 1, mix: everyCall})
 	}),
-	rule("history/lost-replies", "So it has where replies are lost, messages late and calls cut off: each of those is applied as a whole, once, or not at all.", func(e *env) {
+	rule("history/lost-replies", "Where replies are lost, messages late and calls cut off, what many handles do to a key has the outcome of some order of doing it one by one, with each of those calls or without.", func(e *env) {
 		e.checkHistories(play{keys: 12, acts: 1, mix: everyCall, losses: 20})
 	}),
-	rule("history/takeover", "So it has where leases lapse in between.", func(e *env) {
+	rule("history/takeover", "Where leases lapse in between, what many handles do to a key has the outcome of some order of doing it one by one.", func(e *env) {
 		e.checkHistories(play{keys: 9, acts: 3, mix: everyCall, lapses: true})
 	}),
 	rule("history/one-completes", "Of all claims of a key one completes, whatever lapses or is lost, and everybody sees its response.", historyOneCompletes),
@@ -56,7 +56,7 @@ func (e *env) checkHistories(p play) {
 			e.Fatalf("history %d of IDEM_TEST_SEED=%d, of a key: %s:\n%s", i, h.seed, why, h)
 		}
 	}
-	e.triedHistories(len(all))
+	e.tried("%d histories", len(all))
 }
 
 // refuted says what speaks against a history; nothing does if it is empty.
@@ -89,11 +89,7 @@ func historyOneCompletes(e *env) {
 			e.Fatalf("history %d of IDEM_TEST_SEED=%d, of a key: %d claims completed, with %d responses, want 1:\n%s", i, h.seed, len(by), len(answers), h)
 		}
 	}
-	e.triedHistories(len(all))
-}
-
-func (e *env) triedHistories(n int) {
-	e.rec.remark(func(note *Result) { note.Tried = fmt.Sprintf("%d histories", n) })
+	e.tried("%d histories", len(all))
 }
 
 // perform lets all players work on the keys, a few keys at a time.

@@ -173,4 +173,19 @@ func TestHistories(t *testing.T) {
 			}
 		})
 	}
+	t.Run("none", func(t *testing.T) {
+		t.Parallel()
+		var named []string
+		for _, f := range historyFaults {
+			named = append(named, strings.Fields(f.caught)...)
+		}
+		for _, c := range conformance.Check(t.Context(), historyFault{}.store, conformance.Only("history")).Results {
+			if c.Verdict != conformance.Passed || !strings.HasPrefix(c.Word(), "not refuted in ") {
+				t.Errorf("%s without a fault: %s, %q, want it not refuted in some histories", c.ID, c.Word(), c.Log)
+			}
+			if !slices.Contains(named, c.ID) {
+				t.Errorf("%s is named for no fault", c.ID)
+			}
+		}
+	})
 }

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -241,8 +240,5 @@ func (h *history) curtain(p *player) {
 		if c.message != nil || !p.blind {
 			h.make(p, c, answered)
 		}
-	}
-	if ctx := h.Context(); ctx.Err() != nil && errors.Is(context.Cause(ctx), errBound) {
-		h.Fatalf("%v", errBound)
 	}
 }
