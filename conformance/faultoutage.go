@@ -43,11 +43,10 @@ func (e *env) outage(begin func(t T) (end func()), patience time.Duration) {
 	defer limit.Stop()
 	select {
 	case <-ended:
+		end()
 	case <-limit.C:
-		e.Errorf("calls with %v of time are still waiting after 10s", patience)
+		e.Fatalf("calls with %v of time are still waiting after 10s", patience)
 	}
-	end()
-	<-ended
 	for _, c := range calls {
 		e.ended(c)
 	}

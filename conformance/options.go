@@ -27,14 +27,14 @@ func Require(powers ...Power) Option {
 	return func(o *options) { o.required = append(o.required, powers...) }
 }
 
-// Only leaves out all groups of cases but these. A group is what an id begins
-// with: "fault". What is left out is in no report.
+// Only leaves out all cases but these: groups, which are what an id begins with
+// ("fault"), or ids. What is left out is in no report.
 func Only(groups ...string) Option {
 	return func(o *options) { o.only = append(o.only, groups...) }
 }
 
-// Without leaves groups of cases out, such as "fault" for a store that has no
-// server to kill.
+// Without leaves out groups or cases by their ids, such as "fault" for a store that
+// has no server to kill.
 func Without(groups ...string) Option {
 	return func(o *options) { o.without = append(o.without, groups...) }
 }
@@ -56,19 +56,21 @@ type playable[S any] interface {
 // choose gives the cases that the options leave, and what is wrong with the
 // options themselves: a misspelt name would let everything pass.
 func choose[S any, C playable[S]](o *options, all []C) (chosen []C, wrong []string) {
-	groups, ids := make(map[string]bool), make(map[string]bool)
+	names, ids := make(map[string]bool), make(map[string]bool)
 	for _, c := range all {
-		group, _, _ := strings.Cut(c.about().id, "/")
-		groups[group] = true
-		if o.only != nil && !slices.Contains(o.only, group) || slices.Contains(o.without, group) {
+		id := c.about().id
+		group, _, _ := strings.Cut(id, "/")
+		names[group], names[id] = true, true
+		named := func(list []string) bool { return slices.Contains(list, group) || slices.Contains(list, id) }
+		if o.only != nil && !named(o.only) || named(o.without) {
 			continue
 		}
-		ids[c.about().id] = true
+		ids[id] = true
 		chosen = append(chosen, c)
 	}
-	for _, group := range slices.Concat(o.only, o.without) {
-		if !groups[group] {
-			wrong = append(wrong, "there is no group "+group)
+	for _, name := range slices.Concat(o.only, o.without) {
+		if !names[name] {
+			wrong = append(wrong, "there is no group or case "+name)
 		}
 	}
 	for id := range o.expected {

@@ -144,6 +144,9 @@ func TestGroups(t *testing.T) {
 	if got := checkMemory(t, conformance.Without("get")); len(got) != 0 {
 		t.Errorf("Only(get), Without(get): %d cases, want none", len(got))
 	}
+	if got := checkMemory(t, conformance.Without("get/fresh"), conformance.Only("sweep/nothing")); len(got) != 4 || got["get/fresh"].ID != "" {
+		t.Errorf("Only(get, sweep/nothing), Without(get/fresh): %d cases, want 4 without that one", len(got))
+	}
 	for name, o := range map[string]conformance.Option{"Only": conformance.Only("gte"), "Without": conformance.Without("gte")} {
 		if r := checkMemory(t, o)["suite/options"]; r.Verdict != conformance.Failed {
 			t.Errorf("%s(no group) = %q, want failed", name, r.Verdict)

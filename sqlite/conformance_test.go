@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 				return b
 			},
 		}
-	}, conformance.Without("fault"))
+	}, conformance.Without("capability/durable-kill", "fault")) // see TestProcessConformance
 }
 
 // With a clock that the suite moves it checks the boundaries exactly.
