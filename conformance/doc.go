@@ -7,8 +7,8 @@
 //
 // Every case has a stable id ("table/replay"), one sentence of the contract that
 // it checks and that it prints when it fails, and a bound on its time. Each gets an
-// empty store of its own, and all of them run in parallel. Their order is the one
-// they are declared in; nothing depends on it.
+// empty store of its own, and all of them run in parallel, but for those that
+// disturb a server: these come before, one at a time. Nothing depends on the order.
 //
 // The cases "table/…" are the state machine of package machine, a case for each
 // row: every message of the row arrives at a record in every state of it, and
@@ -21,6 +21,8 @@
 //	get, sweep             fresh reads; what is kept, what goes, limits, races
 //	errors                 arguments, contexts, sizes, types and texts
 //	lifecycle              whole lives, copies of bytes, many keys, times
+//	capability             what Describe claims: no more and, where it shows, no less
+//	fault                  the server is killed, stands still, is cut off
 //	history                random calls of many handles at once, see below
 //	transact               [RunTx]: effect and record are one
 //	inlease                [RunTx]: steps under the fence
@@ -48,12 +50,25 @@
 // and again, until it says that the time is over; what they check then is that it
 // wasn't over too soon.
 //
+// # Powers
+//
+// To show what a server does when it is killed, paused or cut off, or whose clock it
+// goes by, the harness has to be able to do that: the optional fields of [Store]. They
+// want a server of the test's own, so that an adapter runs the suite twice: Without
+// these groups on any server, and Only with them on one it may kill. [Skew] is
+// Store.Skewed for drivers that can't be told a time.
+//
+// A claim that would need a power to be shown is [NotShown] where the power is
+// missing. What a backend doesn't promise needs none: a store that says it loses
+// everything in a kill is believed.
+//
 // # What is not run
 //
 // A case that lacks something, or whose store calls T.Skipf, is "not run": skipped
 // with its reason by Run and RunTx, [NotRun] in a Report. It proves nothing, so it
 // fails where the environment variable IDEM_TEST_REQUIRE is "all", or a list with
-// "conformance" in it. Set it wherever nobody reads the output of tests.
+// "conformance" in it. Set it wherever nobody reads the output of tests. [Require] does
+// the same for powers, [Xfail] is for what is known to be broken.
 //
 // # The suite itself
 //

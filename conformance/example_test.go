@@ -29,6 +29,30 @@ func ExampleRun() {
 	_ = TestConformance
 }
 
+// What a server promises and how it takes being killed, on one that the test may
+// kill. Run leaves these groups out elsewhere: Without("capability", "fault").
+func ExampleSkew() {
+	TestServerConformance := func(t *testing.T) {
+		var server struct{ Kill, Start, Stop, Continue func() }
+		conformance.Run(t, func(t *testing.T) conformance.Store {
+			db := mystore.Empty(t)
+			return conformance.Store{
+				Open:    func(conformance.T) backend.Backend { return mystore.New(db) },
+				Restart: func(conformance.T) { server.Kill(); server.Start() },
+				Pause: func(conformance.T) func() {
+					server.Stop()
+					return server.Continue
+				},
+				Skewed: func(_ conformance.T, by time.Duration) backend.Backend {
+					return conformance.Skew(t, by, func(t *testing.T) backend.Backend { return mystore.New(mystore.Empty(t)) })
+				},
+			}
+		}, conformance.Only("capability", "fault"), conformance.Without("fault/partition"),
+			conformance.Require(conformance.PowerRestart, conformance.PowerPause, conformance.PowerSkewed))
+	}
+	_ = TestServerConformance
+}
+
 // The test of an adapter whose store has transactions, on top of that of Run.
 func ExampleRunTx() {
 	TestTxConformance := func(t *testing.T) {

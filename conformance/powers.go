@@ -11,7 +11,7 @@ import (
 // names the powers it needs; where one is missing it is not run.
 type Power string
 
-// The powers, each a field of [Store] or [TxStore].
+// The powers, each a field of [Store].
 const (
 	PowerRestart   Power = "restart"   // kill the server and start it again
 	PowerPause     Power = "pause"     // stop the server from answering for a while

@@ -24,9 +24,6 @@ type TxStore[Tx any] struct {
 
 	// Advance moves the store's clock, as Store.Advance does. Optional.
 	Advance func(d time.Duration)
-
-	// Restart kills the server, as Store.Restart does. Optional.
-	Restart func(t T)
 }
 
 // TxHandle is a backend and transactions of its own caller on the same pool.
@@ -57,7 +54,7 @@ type txCase[Tx any] struct {
 }
 
 func (c txCase[Tx]) start(r *recorder, s TxStore[Tx]) {
-	plain := Store{Advance: s.Advance, Restart: s.Restart, Open: func(t T) backend.Backend { return s.Open(t) }}
+	plain := Store{Advance: s.Advance, Open: func(t T) backend.Backend { return s.Open(t) }}
 	r.lacking(c.scenario, plain.powers())
 	h := s.Open(r)
 	c.f(&txEnv[Tx]{env: &env{T: r, rec: r, b: h, Store: plain}, tx: h, store: s})

@@ -18,7 +18,7 @@ func TestConformance(t *testing.T) {
 		dir := t.TempDir()
 		open := func(conformance.T) backend.Backend { return adapter.New(dir) }
 		return conformance.Store{Open: open}
-	})
+	}, conformance.Without("capability", "fault"))
 }
 
 // With a clock that the suite moves it checks the boundaries exactly. The clock shows
@@ -37,5 +37,5 @@ func TestConformanceWithAMovedClock(t *testing.T) {
 		}
 		open := func(t conformance.T) backend.Backend { return skewed(t, 0) }
 		return conformance.Store{Open: open, Advance: clock.Advance, Skewed: skewed}
-	})
+	}, conformance.Without("capability/durable-kill", "capability/tokens", "fault")) // nobody kills a process here
 }
