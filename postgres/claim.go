@@ -185,17 +185,24 @@ func (cl *claiming) updateArgs(r backend.Record) []any {
 
 // acquired is the answer after the store gave the key to this claim, judged by
 // its clock at at. A lease granted after a wait would be a short one: it is granted
-// again, with a new token.
+// again, with a new token unless the record was this claim's own before.
 func (cl *claiming) acquired(ctx context.Context, before *backend.Record, at, now time.Time) (got backend.Claimed, done bool, err error) {
 	r, _ := machine.Step(before, machine.Claim{Claim: cl.c}, at)
 	if now.Sub(at) > late(cl.c.Lease) {
 		cl.moved, cl.sent = true, time.Now()
+		own := before != nil && before.Status == backend.Started && before.ClaimID == cl.c.ID
+		again := cl.sql.redraw
+		if own {
+			again = cl.sql.renew
+		}
 		var u change
-		err := u.scan(cl.q.QueryRow(ctx, cl.sql.redraw, append(cl.holder(r.Token), micros(cl.c.Lease))...))
+		err := u.scan(cl.q.QueryRow(ctx, again, append(cl.holder(r.Token), micros(cl.c.Lease))...))
 		if err != nil || !u.done {
 			return got, false, err
 		}
-		r.Token = max(r.Token+1, backend.Token(u.at.UnixMicro()))
+		if !own {
+			r.Token = max(r.Token+1, backend.Token(u.at.UnixMicro()))
+		}
 		r.LockedUntil, r.UpdatedAt = u.at.Add(cl.c.Lease), u.at
 		now = u.now
 	}

@@ -680,3 +680,33 @@ func TestClaimAndReleaseStorm(t *testing.T) {
 		t.Errorf("records left = %d, want 0", n)
 	}
 }
+
+// Hard case 1: its own lapsed record comes back with the same token, also to a claim
+// that waited for somebody, and with a whole lease.
+func TestClaimOfOnesOwnAfterAWaitKeepsItsToken(t *testing.T) {
+	t.Parallel()
+	b, pool := withEffects(t)
+	c := request("key")
+	c.Lease = time.Millisecond
+	first := acquire(t, b, c)
+	until(t, b, c.Key)
+	tx := begin(t, pool)
+	exec2(t, tx, `UPDATE idem_keys SET updated_at = updated_at`)
+	c.Lease, c.Wait = time.Second, 10*time.Second
+	answer := inBackground(func() (backend.Claimed, error) { return b.Claim(t.Context(), c) })
+	waiting(t, pool, 1)
+	exec(t, pool, `SELECT pg_sleep(1.2)`) // longer than the lease
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a := <-answer
+	if a.err != nil || !a.got.Acquired || a.got.Record.Token != first.Token {
+		t.Errorf("Claim = acquired %v with token %d, %v, want token %d again", a.got.Acquired, a.got.Record.Token, a.err, first.Token)
+	}
+	if left := a.got.Record.LeaseLeft; left < c.Lease*9/10 {
+		t.Errorf("lease left = %v, want at least %v", left, c.Lease*9/10)
+	}
+	if err := b.Complete(t.Context(), first.Holder(), completion("x")); err != nil {
+		t.Errorf("Complete with the first answer's token = %v, want nil", err)
+	}
+}

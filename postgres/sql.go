@@ -31,7 +31,7 @@ type statements struct {
 	redraw   string // one's own, just claimed but late
 
 	// Updates by its holder.
-	renew      string // not within a transaction
+	renew      string // by a claim of one's own as well
 	checkpoint string
 	complete   string
 	release    string // not within a transaction
