@@ -22,7 +22,7 @@ var txFaults = map[string]struct {
 			}
 			return f.Backend.Transact(ctx, c, e)
 		}
-	}, "transact/commits transact/fails transact/panics transact/takeover transact/bounded"},
+	}, "transact/commits transact/fails transact/panics transact/takeover"},
 	"commits the effect on its own": {func(f *faultyTx) {
 		f.transact = func(f *faultyTx, ctx context.Context, c backend.Claim, e effect) (backend.Claimed, error) {
 			got, err := f.Claim(ctx, c)

@@ -90,7 +90,7 @@ func TestTxSuite(t *testing.T) {
 		t.Logf("%s: caught by %s", name, strings.Join(caught[i], " "))
 		wanted := txFaults[name].caught
 		for _, want := range strings.Fields(wanted) {
-			if !slices.Contains(caught[i], want) {
+			if !slices.Contains(caught[i], want) && !failsAgain(t, name, want) {
 				t.Errorf("%s: %s passed, want it to catch this", name, want)
 			}
 		}
@@ -110,8 +110,8 @@ func TestTxSuite(t *testing.T) {
 	t.Logf("%d faults, %d cases", len(txFaults), len(all))
 }
 
-// failsAgain tells a fault from a machine that was too busy for the leases of a
-// case.
+// failsAgain runs the cases with a fault once more: a machine can be too busy for
+// the leases of a case.
 func failsAgain(t *testing.T, fault, id string) bool {
 	t.Helper()
 	failed, _ := txFailures(t, txFaults[fault].fault)
