@@ -42,14 +42,14 @@ func TestNumbersBeyond2To53(t *testing.T) {
 		}
 	}
 	c := completion("done")
-	c.Sequence, c.Response.Status = math.MaxInt64, math.MinInt64
+	c.Sequence, c.Response.Status = math.MaxInt64, backend.MaxStatus
 	must(t, b.Complete(t.Context(), l, c))
-	if got := get(t, b, l.Key); got.Sequence != math.MaxInt64 || got.Response.Status != math.MinInt64 {
-		t.Errorf("completed at %d with status %d, want the largest and the lowest int64", got.Sequence, got.Response.Status)
+	if got := get(t, b, l.Key); got.Sequence != math.MaxInt64 || got.Response.Status != backend.MaxStatus {
+		t.Errorf("completed at %d with status %d, want the largest of both", got.Sequence, got.Response.Status)
 	}
-	c.Response.Status++
+	c.Response.Status--
 	if err := b.Complete(t.Context(), l, c); !errors.Is(err, backend.ErrConflict) {
-		t.Errorf("Complete(status one higher) = %v, want ErrConflict", err)
+		t.Errorf("Complete(status one lower) = %v, want ErrConflict", err)
 	}
 
 	long := request("durations")
