@@ -25,8 +25,7 @@ type EtcdServer struct {
 	// test ends.
 	Prefix string
 
-	server  *etcdServer
-	private bool
+	controls
 }
 
 // etcdServer is an etcd server and where it is.
@@ -93,7 +92,14 @@ func EtcdPrivate(t testing.TB, flags ...string) *EtcdServer {
 
 func newEtcd(srv *etcdServer, private bool) *EtcdServer {
 	prefix := "idem-" + strings.ToLower(rand.Text()[:12]) + "/"
-	return &EtcdServer{Endpoints: srv.endpoints, Prefix: prefix, server: srv, private: private}
+	s := &EtcdServer{
+		Endpoints: srv.endpoints, Prefix: prefix,
+		controls: controls{what: "etcd", own: "EtcdPrivate", within: etcdStart, ask: func(ctx context.Context) error { return etcdAnswers(ctx, srv.endpoints) }},
+	}
+	if private {
+		s.in = srv.instance
+	}
+	return s
 }
 
 const etcdStart = 60 * time.Second // a slow disk; usually under a second
@@ -171,44 +177,4 @@ func askEtcd(ctx context.Context, endpoints []string, f func(context.Context, *c
 		return err
 	}
 	return errors.Join(f(ctx, c), c.Close())
-}
-
-// Kill ends a private server with SIGKILL.
-func (s *EtcdServer) Kill(t testing.TB) { t.Helper(); s.do(t, "kill", instance.kill) }
-
-// Stop shuts a private server down.
-func (s *EtcdServer) Stop(t testing.TB) { t.Helper(); s.do(t, "stop", instance.stop) }
-
-// Pause stops a private server with SIGSTOP: connections stand, nothing answers.
-func (s *EtcdServer) Pause(t testing.TB) { t.Helper(); s.do(t, "pause", instance.pause) }
-
-// Resume ends a Pause.
-func (s *EtcdServer) Resume(t testing.TB) { t.Helper(); s.do(t, "resume", instance.resume) }
-
-// Start starts a private server after Kill or Stop, and returns when it answers.
-func (s *EtcdServer) Start(t testing.TB) {
-	t.Helper()
-	s.do(t, "start", func(in instance) error {
-		if err := in.start(); err != nil {
-			return err
-		}
-		return waitReady(in, etcdStart, etcdReady(in.addr()))
-	})
-}
-
-// Restart is Stop and Start.
-func (s *EtcdServer) Restart(t testing.TB) {
-	t.Helper()
-	s.Stop(t)
-	s.Start(t)
-}
-
-func (s *EtcdServer) do(t testing.TB, what string, f func(instance) error) {
-	t.Helper()
-	if !s.private {
-		t.Fatalf("%s a server that other tests use: start it with EtcdPrivate", what)
-	}
-	if err := f(s.server.instance); err != nil {
-		t.Fatalf("%s etcd: %v", what, err)
-	}
 }

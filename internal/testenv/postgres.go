@@ -24,8 +24,7 @@ type PostgresServer struct {
 	// Addr is the server's "host:port".
 	Addr string
 
-	server  *server
-	private bool
+	controls
 }
 
 // Postgres returns the server of this test process with a new, empty database,
@@ -53,13 +52,7 @@ func Postgres(t testing.TB) *PostgresServer {
 // "max_connections=20", and stops it when the test ends.
 func PostgresPrivate(t testing.TB, settings ...string) *PostgresServer {
 	t.Helper()
-	var from []provider
-	for _, p := range providers(t) {
-		if p != fromEnv { // an operator's server is not ours to kill
-			from = append(from, p)
-		}
-	}
-	srv, err := startPostgres(t, from, settings)
+	srv, err := startPostgres(t, ours(t), settings)
 	if err != nil {
 		Unavailable(t, "postgres", err)
 	}
@@ -108,23 +101,7 @@ const postgresStart = 60 * time.Second // a slow disk; usually under two seconds
 
 func startPostgres(t testing.TB, from []provider, settings []string) (*server, error) {
 	t.Helper()
-	var errs []error
-	for _, p := range from {
-		srv, err := startPostgresFrom(p, settings)
-		if err == nil {
-			return srv, nil
-		}
-		if errors.Is(err, errNotConfigured) && len(from) > 1 {
-			continue
-		}
-		err = fmt.Errorf("%s: %w", p, err)
-		errs = append(errs, err)
-		t.Logf("testenv: PostgreSQL from %v", err)
-	}
-	if len(errs) == 0 {
-		return nil, fmt.Errorf("IDEM_TEST_PROVIDER=%s can't give a test a server of its own", os.Getenv("IDEM_TEST_PROVIDER"))
-	}
-	return nil, errors.Join(errs...)
+	return choose(t, "PostgreSQL", from, func(p provider) (*server, error) { return startPostgresFrom(p, settings) })
 }
 
 func startPostgresFrom(p provider, settings []string) (*server, error) {
@@ -195,7 +172,11 @@ func newDatabase(t testing.TB, srv *server, private bool) *PostgresServer {
 		})
 	}
 	u := srv.databaseURL(name)
-	return &PostgresServer{URL: u.String(), Addr: u.Host, server: srv, private: private}
+	s := &PostgresServer{URL: u.String(), Addr: u.Host, controls: controls{what: "PostgreSQL", own: "PostgresPrivate", within: postgresStart, ask: srv.ask(u.Host)}}
+	if private {
+		s.in = srv.instance
+	}
+	return s
 }
 
 // Via is URL with another "host:port", a proxy's.
@@ -220,47 +201,6 @@ func (s *PostgresServer) with(change func(*url.URL)) string {
 func (s *PostgresServer) Proxy(t testing.TB) *Proxy {
 	t.Helper()
 	return newProxy(t, s.Addr, newPostgresSession)
-}
-
-// Kill ends all processes of a private server with SIGKILL.
-func (s *PostgresServer) Kill(t testing.TB) { t.Helper(); s.do(t, "kill", instance.kill) }
-
-// Stop shuts a private server down: its clients are disconnected.
-func (s *PostgresServer) Stop(t testing.TB) { t.Helper(); s.do(t, "stop", instance.stop) }
-
-// Pause stops all processes of a private server with SIGSTOP: connections stand,
-// nothing answers.
-func (s *PostgresServer) Pause(t testing.TB) { t.Helper(); s.do(t, "pause", instance.pause) }
-
-// Resume ends a Pause.
-func (s *PostgresServer) Resume(t testing.TB) { t.Helper(); s.do(t, "resume", instance.resume) }
-
-// Start starts a private server after Kill or Stop, and returns when it answers.
-func (s *PostgresServer) Start(t testing.TB) {
-	t.Helper()
-	s.do(t, "start", func(in instance) error {
-		if err := in.start(); err != nil {
-			return err
-		}
-		return waitReady(in, postgresStart, s.server.ask(s.Addr))
-	})
-}
-
-// Restart is Stop and Start.
-func (s *PostgresServer) Restart(t testing.TB) {
-	t.Helper()
-	s.Stop(t)
-	s.Start(t)
-}
-
-func (s *PostgresServer) do(t testing.TB, what string, f func(instance) error) {
-	t.Helper()
-	if !s.private {
-		t.Fatalf("%s a server that other tests use: start it with PostgresPrivate", what)
-	}
-	if err := f(s.server.instance); err != nil {
-		t.Fatalf("%s PostgreSQL: %v", what, err)
-	}
 }
 
 func execute(ctx context.Context, target, sql string) error {

@@ -28,8 +28,8 @@ type RedisServer struct {
 	// the test ends.
 	Prefix string
 
-	server  *redisServer
-	private bool
+	peer string
+	controls
 }
 
 // Redis returns the server of this test process with a new prefix. A test that
@@ -152,10 +152,14 @@ func newRedis(srv *redisServer, private bool) *RedisServer {
 	if u == nil {
 		u = redisURL(srv.password, srv.addr())
 	}
-	return &RedisServer{
-		URL: u.String(), Addr: u.Host, Prefix: "test_" + strings.ToLower(rand.Text()[:12]) + ":",
-		server: srv, private: private,
+	s := &RedisServer{
+		URL: u.String(), Addr: u.Host, Prefix: "test_" + strings.ToLower(rand.Text()[:12]) + ":", peer: srv.peer,
+		controls: controls{what: "Redis", own: "RedisPrivate", within: redisStart, ask: asksRedis(srv.password)(u.Host)},
 	}
+	if private {
+		s.in = srv.instance
+	}
+	return s
 }
 
 // Via is URL with another "host:port", a proxy's.
@@ -170,53 +174,13 @@ func (s *RedisServer) Via(addr string) string {
 
 // Peer is the "host:port" at which another server of [RedisPrivate] reaches
 // this private one.
-func (s *RedisServer) Peer() string { return s.server.peer }
+func (s *RedisServer) Peer() string { return s.peer }
 
 // Proxy puts a proxy in front of the server. A command is one unit of it as long as
 // it is small and its connection not shared. Connect through it with s.Via(proxy.Addr()).
 func (s *RedisServer) Proxy(t testing.TB) *Proxy {
 	t.Helper()
 	return NewProxy(t, s.Addr)
-}
-
-// Kill ends a private server with SIGKILL.
-func (s *RedisServer) Kill(t testing.TB) { t.Helper(); s.do(t, "kill", instance.kill) }
-
-// Stop shuts a private server down.
-func (s *RedisServer) Stop(t testing.TB) { t.Helper(); s.do(t, "stop", instance.stop) }
-
-// Pause stops a private server with SIGSTOP: connections stand, nothing answers.
-func (s *RedisServer) Pause(t testing.TB) { t.Helper(); s.do(t, "pause", instance.pause) }
-
-// Resume ends a Pause.
-func (s *RedisServer) Resume(t testing.TB) { t.Helper(); s.do(t, "resume", instance.resume) }
-
-// Start starts a private server after Kill or Stop, and returns when it answers.
-func (s *RedisServer) Start(t testing.TB) {
-	t.Helper()
-	s.do(t, "start", func(in instance) error {
-		if err := in.start(); err != nil {
-			return err
-		}
-		return waitReady(in, redisStart, asksRedis(s.server.password)(s.Addr))
-	})
-}
-
-// Restart is Stop and Start.
-func (s *RedisServer) Restart(t testing.TB) {
-	t.Helper()
-	s.Stop(t)
-	s.Start(t)
-}
-
-func (s *RedisServer) do(t testing.TB, what string, f func(instance) error) {
-	t.Helper()
-	if !s.private {
-		t.Fatalf("%s a server that other tests use: start it with RedisPrivate", what)
-	}
-	if err := f(s.server.instance); err != nil {
-		t.Fatalf("%s Redis: %v", what, err)
-	}
 }
 
 // While a server starts, its client has a line to say about every try.
