@@ -292,7 +292,7 @@ func TestRights(t *testing.T) {
 	must(t, b.Complete(t.Context(), done, completion("done")))
 	must(t, b.Release(t.Context(), acquire(t, b, request("released")).Holder()))
 	c := request("abandoned")
-	c.Lease, c.Retention, c.Abandon = time.Millisecond, time.Millisecond, time.Millisecond
+	c.Lease, c.Retention, c.Abandon = time.Second, time.Second, time.Second
 	must(t, b.Checkpoint(t.Context(), acquire(t, b, c).Holder(), point(1, "p")))
 	until(t, "the run is abandoned", func() bool {
 		n, err := b.Sweep(t.Context(), 10)
