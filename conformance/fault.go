@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/idem-go/idem/backend"
@@ -79,6 +79,7 @@ func (f *inFlight) run(ctx context.Context, b backend.Backend) error {
 const (
 	killed  = 2  // times
 	workers = 24 // that have a call in flight when it happens
+	ends    = 3  // runs of a worker before it: one that ends at each stage
 )
 
 func faultKill(e *env) {
@@ -98,23 +99,30 @@ func faultKill(e *env) {
 func (e *env) killAmong(round int) []inFlight {
 	e.Helper()
 	handles := []backend.Backend{e.b, e.open(), e.open()}
-	var runs atomic.Int64
+	var warming sync.WaitGroup
+	warming.Add(workers)
 	busy, kill := make(chan struct{}), make(chan struct{})
+	go func() {
+		warming.Wait()
+		close(busy)
+	}()
 	met := make(chan [][]inFlight, 1)
 	go func() {
 		met <- race(workers, func(w int) (last []inFlight) {
+			warm := sync.OnceFunc(warming.Done)
+			defer warm()
 			for n, more := 0, 5; more > 0; n++ {
-				f := inFlight{claim: hasty(fmt.Sprintf("key-%d-%d-%d", round, w, n)), last: atClaim + stage((w+n)%3)}
+				f := inFlight{claim: hasty(fmt.Sprintf("key-%d-%d-%d", round, w, n)), last: atClaim + stage((w+n)%ends)}
 				err := f.run(e.Context(), handles[w%len(handles)])
 				select {
 				case <-kill:
 					more--
 				default:
-					last = last[max(0, len(last)-1):]
+					last = last[max(0, len(last)-ends+1):]
 				}
 				last = append(last, f)
-				if runs.Add(1) == 2*workers {
-					close(busy)
+				if len(last) == ends {
+					warm()
 				}
 				if err != nil {
 					return last
@@ -126,7 +134,7 @@ func (e *env) killAmong(round int) []inFlight {
 	select {
 	case <-busy:
 	case <-e.Context().Done():
-		e.Errorf("%d runs in the time of the case, want %d", runs.Load(), 2*workers)
+		e.Errorf("the workers made fewer than %d runs each in the time of the case", ends)
 	}
 	close(kill)
 	e.Restart(e.T)

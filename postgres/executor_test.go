@@ -295,7 +295,10 @@ func TestExecutorsOnAPoolOfTwo(t *testing.T) {
 				for i := range 8 {
 					d := e
 					if i%2 == 0 {
-						d = executor(t, b, opts...)
+						// Each waits with the one connection that is left, for a quarter of
+						// the lease at most; the owner, who comes to it after all four,
+						// must have it well within its own lease.
+						d = executor(t, b, append(opts, idem.WithWait(time.Second))...)
 					}
 					wg.Go(func() {
 						var res idem.Result[string]

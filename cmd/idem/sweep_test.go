@@ -21,7 +21,7 @@ func TestSweep(t *testing.T) {
 		}
 		complete(t, s.b, acquire(t, s.b, request("alive")))
 		c := request("abandoned")
-		c.Lease, c.Retention, c.Abandon = time.Millisecond, time.Millisecond, time.Millisecond
+		c.Lease, c.Retention, c.Abandon = time.Second, time.Second, time.Second
 		must(t, s.b.Checkpoint(t.Context(), acquire(t, s.b, c), backend.Checkpoint{Sequence: 1, Point: "charged"}))
 
 		// By the clock of the store: the first sweeps may come too early.
