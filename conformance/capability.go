@@ -36,10 +36,10 @@ func (e *env) claimed(fields []string) {
 	if fields == nil {
 		return
 	}
-	c := reflect.ValueOf(e.describe().Capabilities)
+	c := e.describe().Capabilities
 	e.rec.remark(func(n *Result) {
 		for _, name := range fields {
-			n.Claims = append(n.Claims, Claim{Name: name, Claimed: fmt.Sprint(c.FieldByName(name)), Measured: "-"})
+			n.Claims = append(n.Claims, claimOf(c, name))
 		}
 	})
 }
@@ -51,12 +51,12 @@ func (e *env) measured(name string, value any, ok bool) {
 	e.rec.remark(func(n *Result) {
 		for i := range n.Claims {
 			if n.Claims[i].Name == name {
-				n.Claims[i].Measured, claimed = fmt.Sprint(value), n.Claims[i].Claimed
+				n.Claims[i].Measured, claimed = text(name, value), n.Claims[i].Claimed
 			}
 		}
 	})
 	if !ok {
-		e.Errorf("Describe claims %s = %s, measured %v", name, claimed, value)
+		e.Errorf("Describe claims %s = %s, measured %s", name, claimed, text(name, value))
 	}
 }
 
@@ -154,7 +154,7 @@ func capabilityMaxValue(e *env) {
 	}
 	e.ok("Checkpoint(limit bytes)", e.checkpoint(l, backend.Checkpoint{Sequence: 1, Point: "p", State: body[1:]}))
 	e.ok("Complete(limit bytes)", e.complete(l, backend.Completion{Sequence: 2, Response: backend.Response{Header: body[:1], Body: body[2:]}}))
-	e.measured("MaxValue", fmt.Sprintf("%d bytes are stored", limit), true)
+	e.measured("MaxValue", size(limit)+" are stored", true)
 }
 
 // capabilityKill leaves leases, recovery points and responses to a kill.

@@ -55,7 +55,7 @@ func runCases[S any, C playable[S]](t *testing.T, all []C, newStore func(t *test
 				t.Parallel()
 			}
 			s := newStore(t)
-			report(t, o.judge(run(t.Context(), c.about(), func(r *recorder) { c.start(r, s) })))
+			report(t, o.settle(run(t.Context(), c.about(), o.seed, func(r *recorder) { c.start(r, s) })))
 		})
 	}
 }
@@ -67,11 +67,11 @@ func checkCases[S any, C playable[S]](ctx context.Context, all []C, newStore fun
 		r.Results = append(r.Results, Result{ID: "suite/options", Rule: "Options name groups and cases that there are.", Verdict: Failed, Log: []string{text}})
 	}
 	for _, c := range chosen {
-		res := run(ctx, c.about(), func(r *recorder) { c.start(r, newStore(r)) })
+		res := run(ctx, c.about(), o.seed, func(r *recorder) { c.start(r, newStore(r)) })
 		if r.Backend == "" {
 			r.Backend, r.Server = res.described.Name, res.described.Server
 		}
-		r.Results = append(r.Results, o.judge(res))
+		r.Results = append(r.Results, o.settle(res))
 	}
 	return r
 }
@@ -133,4 +133,26 @@ func needing(needs []Power, id, text string, f func(e *env)) testCase {
 func cases() []testCase {
 	return slices.Concat(tableCases(), claimCases, keyCases, leaseCases, fenceCases, checkpointCases,
 		completeCases, getCases, sweepCases, errorCases, lifecycleCases, capabilityCases, faultCases, historyCases)
+}
+
+// Case is a case of the suite.
+type Case struct {
+	ID    string  // stable, "claim/mismatch-in-flight"
+	Rule  string  // the sentence of the contract
+	Needs []Power // what the harness has to be able to do
+}
+
+// Cases lists those of [Run] and [Check] in their order.
+func Cases() []Case { return listed(cases()) }
+
+// TxCases lists those of [RunTx] and [CheckTx].
+func TxCases() []Case { return listed(txCases[struct{}]()) }
+
+func listed[S any, C playable[S]](all []C) []Case {
+	out := make([]Case, len(all))
+	for i, c := range all {
+		s := c.about()
+		out[i] = Case{ID: s.id, Rule: s.rule, Needs: slices.Clone(s.needs)}
+	}
+	return out
 }

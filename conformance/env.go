@@ -21,6 +21,12 @@ type env struct {
 	rec *recorder // is T
 }
 
+// seed is that of the random choices of the case, which it prints.
+func (e *env) seed() uint64 {
+	e.Logf("IDEM_TEST_SEED=%d", e.rec.seed)
+	return e.rec.seed
+}
+
 // short is a lease or a retention that a case waits for. Cases that use it check
 // nothing that a slow machine could make untrue.
 const short = 250 * time.Millisecond

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -86,8 +87,9 @@ func faultKill(e *env) {
 	if !e.describe().Capabilities.DurableKill {
 		e.Skipf("the backend claims nothing for a kill")
 	}
+	seed := e.seed()
 	for round := range killed {
-		for i, f := range e.killAmong(round) {
+		for i, f := range e.killAmong(round, rand.New(rand.NewPCG(seed, uint64(round)))) {
 			e.afterKill(f, i%3 == 0)
 		}
 	}
@@ -95,9 +97,14 @@ func faultKill(e *env) {
 }
 
 // killAmong kills the server while all workers go from key to key, and returns
-// the runs that it may have met and some before.
-func (e *env) killAmong(round int) []inFlight {
+// the runs that it may have met and some before. How many runs a worker makes
+// before, and where they end, is random.
+func (e *env) killAmong(round int, random *rand.Rand) []inFlight {
 	e.Helper()
+	var before, first [workers]int
+	for w := range workers {
+		before[w], first[w] = ends+random.IntN(ends), random.IntN(ends)
+	}
 	handles := []backend.Backend{e.b, e.open(), e.open()}
 	var warming sync.WaitGroup
 	warming.Add(workers)
@@ -112,7 +119,7 @@ func (e *env) killAmong(round int) []inFlight {
 			warm := sync.OnceFunc(warming.Done)
 			defer warm()
 			for n, more := 0, 5; more > 0; n++ {
-				f := inFlight{claim: hasty(fmt.Sprintf("key-%d-%d-%d", round, w, n)), last: atClaim + stage((w+n)%ends)}
+				f := inFlight{claim: hasty(fmt.Sprintf("key-%d-%d-%d", round, w, n)), last: atClaim + stage((first[w]+n)%ends)}
 				err := f.run(e.Context(), handles[w%len(handles)])
 				select {
 				case <-kill:
@@ -121,7 +128,7 @@ func (e *env) killAmong(round int) []inFlight {
 					last = last[max(0, len(last)-ends+1):]
 				}
 				last = append(last, f)
-				if len(last) == ends {
+				if n+1 == before[w] {
 					warm()
 				}
 				if err != nil {

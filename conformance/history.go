@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,7 +94,7 @@ func historyOneCompletes(e *env) {
 // perform lets all players work on the keys, a few keys at a time.
 func (e *env) perform(p play) []*history {
 	d := e.describe().Capabilities
-	seed := historySeed()
+	seed := e.seed()
 	lease := time.Hour
 	if p.lapses {
 		lease = max(30*time.Millisecond, d.MinLease)
@@ -137,15 +136,6 @@ func (e *env) perform(p play) []*history {
 		e.Fatalf("%d calls were answered, want %d at least: too few to tell anything", answered, most)
 	}
 	return all
-}
-
-// historySeed is random, or that of a run to be repeated. What is repeated are the
-// calls; how they meet in the store is not.
-func historySeed() uint64 {
-	if s, err := strconv.ParseUint(os.Getenv("IDEM_TEST_SEED"), 10, 64); err == nil {
-		return s
-	}
-	return rand.Uint64()
 }
 
 // String lists the calls as they began, with the microseconds of call and return.

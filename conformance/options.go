@@ -1,8 +1,12 @@
 package conformance
 
 import (
+	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 )
 
 // Option changes what a run of the suite covers, or what is expected of it.
@@ -12,6 +16,10 @@ type options struct {
 	only, without []string
 	required      []Power
 	expected      map[string]string // why, by the case's id
+	seed          uint64
+
+	mu   sync.Mutex
+	each []func(r Result)
 }
 
 // Xfail says that the backend is known to break the rule of a case, and why. The
@@ -39,8 +47,26 @@ func Without(groups ...string) Option {
 	return func(o *options) { o.without = append(o.without, groups...) }
 }
 
+// Each gives f the result of each case when it is known: progress, or a [Report]
+// of a run under package testing. Calls don't overlap, but cases that run in parallel
+// come in any order.
+func Each(f func(r Result)) Option {
+	return func(o *options) { o.each = append(o.each, f) }
+}
+
+// Seed makes the random choices of the cases those of another run: which calls the
+// histories are made of, and where a kill meets the runs. How calls meet in the store
+// no seed repeats. Without this option the seed is that of the environment
+// variable IDEM_TEST_SEED, or a random one; cases that use it print it.
+func Seed(seed uint64) Option {
+	return func(o *options) { o.seed = seed }
+}
+
 func newOptions(opts []Option) *options {
-	o := &options{expected: make(map[string]string)}
+	o := &options{expected: make(map[string]string), seed: rand.Uint64()}
+	if s, err := strconv.ParseUint(os.Getenv("IDEM_TEST_SEED"), 10, 64); err == nil {
+		o.seed = s
+	}
 	for _, f := range opts {
 		f(o)
 	}
@@ -80,6 +106,17 @@ func choose[S any, C playable[S]](o *options, all []C) (chosen []C, wrong []stri
 	}
 	slices.Sort(wrong)
 	return chosen, wrong
+}
+
+// settle makes the result of a case final and tells of it.
+func (o *options) settle(r Result) Result {
+	r = o.judge(r)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, f := range o.each {
+		f(r)
+	}
+	return r
 }
 
 // judge applies what was required and expected to a result.

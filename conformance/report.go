@@ -40,17 +40,23 @@ type Result struct {
 
 // Claim is one capability, as claimed and as it was found.
 type Claim struct {
-	Name     string `json:"name"`     // of the field of backend.Capabilities
-	Claimed  string `json:"claimed"`  //
-	Measured string `json:"measured"` // "-" where nothing was to be seen
+	Name     string `json:"name"`            // of the field of backend.Capabilities
+	Property string `json:"property"`        // what that is
+	Claimed  string `json:"claimed"`         //
+	Measured string `json:"measured"`        // "-" where nothing was to be seen
+	Limit    string `json:"limit,omitempty"` // what, by this claim, is not guaranteed
 }
 
 // Word is the verdict as reports put it: "verified", "refuted", "not refuted in
-// 200 histories", "refuted, as expected", "not run", "not shown".
+// 200 histories", "refuted, as expected", "not run", "not shown". A case that tests
+// claims and measured none, because nothing is claimed, is not run.
 func (r Result) Word() string {
 	switch r.Verdict {
 	case Passed:
-		if r.Tried != "" {
+		switch {
+		case r.Claims != nil && !slices.ContainsFunc(r.Claims, Claim.measured):
+			return string(NotRun)
+		case r.Tried != "":
 			return "not refuted in " + r.Tried
 		}
 		return "verified"
@@ -61,6 +67,17 @@ func (r Result) Word() string {
 	default:
 		return string(r.Verdict)
 	}
+}
+
+func (c Claim) measured() bool { return c.Measured != "-" }
+
+// WordOf is Word for one of the claims: "not run" where it was not measured. What a
+// backend doesn't promise is believed.
+func (r Result) WordOf(c Claim) string {
+	if r.Verdict == Passed && !c.measured() {
+		return string(NotRun)
+	}
+	return r.Word()
 }
 
 // Report holds the results of a suite in the order of its cases.
@@ -115,28 +132,54 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	title := strings.TrimSpace("Conformance " + r.Backend)
 	fmt.Fprintf(&b, "# %s\n\n", cell(strings.TrimSpace(title+" "+r.Server)))
-	fmt.Fprintf(&b, "Cases: %d. %d verified, %d refuted, %d refuted as expected, %d not run, %d not shown.\n",
-		len(r.Results), len(r.ids(Passed)), len(r.ids(Failed)), len(r.ids(Xfailed)), len(r.ids(NotRun)), len(r.ids(NotShown)))
+	fmt.Fprintf(&b, "Cases: %d. %s.\n", len(r.Results), r.counts())
 
+	limits := newTable("Not guaranteed", "Limit", "Case", "Seen")
 	claims := newTable("Claims", "Claim", "Claimed", "Measured", "Verdict")
 	open := newTable("Not run, not shown, expected", "Case", "Verdict", "Needs", "Reason")
 	cases := newTable("Cases", "Case", "Rule", "Verdict")
 	for _, c := range r.Results {
 		for _, claim := range c.Claims {
-			claims.row(claim.Name, claim.Claimed, claim.Measured, c.Word())
+			claims.row("`"+claim.Name+"`: "+claim.Property, claim.Claimed, claim.Measured, c.WordOf(claim))
+			if claim.Limit != "" {
+				limits.row(claim.Limit, c.ID, seen(claim))
+			}
 		}
 		if c.Reason != "" {
 			open.row(c.ID, c.Word(), list(c.Needs), c.Reason)
 		}
 		cases.row(c.ID, c.Rule, c.Word())
 	}
-	for _, t := range []*mdTable{claims, open, cases} {
+	for _, t := range []*mdTable{limits, claims, open, cases} {
 		if t.rows > 0 {
 			b.WriteString(t.text.String())
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func seen(c Claim) string {
+	if !c.measured() {
+		return "not run: what is not claimed is believed"
+	}
+	return c.Measured
+}
+
+// counts says how many cases there are of each verdict.
+func (r *Report) counts() string {
+	n := make(map[string]int)
+	for _, c := range r.Results {
+		word, _, _ := strings.Cut(c.Word(), " in ")
+		n[word]++
+	}
+	var parts []string
+	for _, word := range []string{"verified", "not refuted", "refuted", "refuted, as expected", "not run", "not shown"} {
+		if n[word] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n[word], word))
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 // mdTable is a table with a heading.

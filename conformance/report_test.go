@@ -18,7 +18,10 @@ import (
 func sample() *conformance.Report {
 	return &conformance.Report{Backend: "mystore", Server: "1.2", Results: []conformance.Result{
 		{ID: "a/passed", Rule: "One | two.", Verdict: conformance.Passed, Log: []string{"took 17ms"}},
-		{ID: "a/claim", Rule: "Claims.", Verdict: conformance.Passed, Claims: []conformance.Claim{{Name: "Clock", Claimed: "server", Measured: "server"}}},
+		{ID: "a/claim", Rule: "Claims.", Verdict: conformance.Passed, Claims: []conformance.Claim{
+			{Name: "Clock", Property: "whose it is", Claimed: "host", Measured: "the host's", Limit: "Callers share a machine."},
+			{Name: "DurableKill", Property: "it survives", Claimed: "no", Measured: "-", Limit: "It is lost."},
+		}},
 		{ID: "a/searched", Rule: "Searches.", Verdict: conformance.Passed, Tried: "200 histories"},
 		{ID: "a/xfailed", Rule: "Known.", Verdict: conformance.Xfailed, Reason: "a bug of the server"},
 	}}
@@ -58,13 +61,21 @@ func TestWriteMarkdown(t *testing.T) {
 	}
 	const want = `# Conformance mystore 1.2
 
-Cases: 6. 3 verified, 0 refuted, 1 refuted as expected, 1 not run, 1 not shown.
+Cases: 6. 2 verified; 1 not refuted; 1 refuted, as expected; 1 not run; 1 not shown.
+
+## Not guaranteed
+
+| Limit | Case | Seen |
+| --- | --- | --- |
+| Callers share a machine. | a/claim | the host's |
+| It is lost. | a/claim | not run: what is not claimed is believed |
 
 ## Claims
 
 | Claim | Claimed | Measured | Verdict |
 | --- | --- | --- | --- |
-| Clock | server | server | verified |
+| ` + "`Clock`: whose it is" + ` | host | the host's | verified |
+| ` + "`DurableKill`: it survives" + ` | no | - | not run |
 
 ## Not run, not shown, expected
 
@@ -174,7 +185,7 @@ func ExampleReport_WriteMarkdown() {
 	// Output:
 	// # Conformance mystore
 	//
-	// Cases: 1. 1 verified, 0 refuted, 0 refuted as expected, 0 not run, 0 not shown.
+	// Cases: 1. 1 verified.
 	//
 	// ## Cases
 	//

@@ -26,10 +26,10 @@ var errBound = errors.New("the case exceeded its time bound")
 
 // run executes one case and gives its result. A case that doesn't come back when
 // its context has ended is given up, with its goroutine.
-func run(ctx context.Context, s scenario, play func(r *recorder)) Result {
+func run(ctx context.Context, s scenario, seed uint64, play func(r *recorder)) Result {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.bound, errBound)
 	defer cancel()
-	r := &recorder{ctx: ctx, done: make(chan struct{})}
+	r := &recorder{ctx: ctx, seed: seed, done: make(chan struct{})}
 	go r.execute(play)
 	select {
 	case <-r.done:
@@ -51,6 +51,7 @@ func run(ctx context.Context, s scenario, play func(r *recorder)) Result {
 // suite needs no package testing and can give up on a case that hangs.
 type recorder struct {
 	ctx  context.Context
+	seed uint64 // of its random choices
 	done chan struct{}
 
 	mu       sync.Mutex

@@ -28,7 +28,7 @@ func TestVerdicts(t *testing.T) {
 		"panic":            {func(T) { panic("boom") }, Failed, "boom"},
 		"Goexit":           {func(T) { runtime.Goexit() }, Failed, "did not come to its end"},
 	} {
-		r := run(t.Context(), s, func(r *recorder) { tt.play(r) })
+		r := run(t.Context(), s, 0, func(r *recorder) { tt.play(r) })
 		if r.Verdict != tt.want || !strings.Contains(strings.Join(r.Log, "\n"), tt.log) || r.ID != s.id || r.Rule != s.rule {
 			t.Errorf("run(%s) = %+v, want %s with %q", name, r, tt.want, tt.log)
 		}
@@ -37,7 +37,7 @@ func TestVerdicts(t *testing.T) {
 
 func TestBoundOfACase(t *testing.T) {
 	t.Parallel()
-	r := run(t.Context(), scenario{id: "some/case", bound: time.Millisecond}, func(t *recorder) {
+	r := run(t.Context(), scenario{id: "some/case", bound: time.Millisecond}, 0, func(t *recorder) {
 		<-t.Context().Done()
 		t.Fatalf("%v", context.Cause(t.Context()))
 	})
@@ -49,7 +49,7 @@ func TestBoundOfACase(t *testing.T) {
 func TestCleanupOrder(t *testing.T) {
 	t.Parallel()
 	var order []int
-	run(t.Context(), scenario{bound: time.Minute}, func(t *recorder) {
+	run(t.Context(), scenario{bound: time.Minute}, 0, func(t *recorder) {
 		for i := range 3 {
 			t.Cleanup(func() { order = append(order, i) })
 		}
@@ -92,6 +92,9 @@ func TestIDs(t *testing.T) {
 		if !claims[f.Name] {
 			t.Errorf("no case tests the claim %s", f.Name)
 		}
+		if c := claimOf(backend.Capabilities{}, f.Name); c.Property == "" {
+			t.Errorf("nothing says what the claim %s is", f.Name)
+		}
 	}
 	for _, c := range txCases[any]() {
 		note(c.scenario)
@@ -106,7 +109,7 @@ func TestPowers(t *testing.T) {
 	claims.claims = []string{"Clock"}
 	no, some := map[Power]bool{}, map[Power]bool{PowerRestart: true}
 	play := func(s scenario, has map[Power]bool, v Verdict) Result {
-		return run(t.Context(), s, func(r *recorder) {
+		return run(t.Context(), s, 0, func(r *recorder) {
 			r.lacking(s, has)
 			if v != Passed {
 				r.skip(v, "no means")

@@ -13,6 +13,10 @@ import (
 	"github.com/idem-go/idem/memory"
 )
 
+// The clock of the tests is set to a time of its own, so that a mix-up with the
+// wall clock can't go unnoticed.
+var epoch = time.Date(2001, 2, 3, 4, 5, 6, 7000, time.UTC)
+
 // failures runs the suite on backends with a fault.
 func failures(t *testing.T, fault func(f *faulty), opts ...conformance.Option) (failed, all []string) {
 	t.Helper()

@@ -11,8 +11,11 @@ import (
 	"github.com/idem-go/idem/backend"
 	"github.com/idem-go/idem/conformance"
 	"github.com/idem-go/idem/etcd"
+	"github.com/idem-go/idem/internal/limits"
 	"github.com/idem-go/idem/internal/testenv"
 )
+
+var page = limits.Of("etcd")
 
 // Nobody can move etcd's clock: the suite waits for real leases.
 func TestConformance(t *testing.T) {
@@ -24,7 +27,7 @@ func TestConformance(t *testing.T) {
 		return conformance.Store{Open: func(conformance.T) backend.Backend {
 			return newBackend(t, connect(t, srv), etcd.WithPrefix(prefix))
 		}}
-	}, conformance.Without(ofServers...))
+	}, conformance.Without(ofServers...), page.Shown())
 }
 
 // ofServers are the groups that want a server they can kill.
@@ -33,7 +36,7 @@ var ofServers = []string{"capability", "fault"}
 // What a server promises, and how it takes being killed, paused and cut off.
 func TestServerConformance(t *testing.T) {
 	t.Parallel()
-	srv := testenv.EtcdPrivate(t)
+	srv := testenv.EtcdPrivate(t, "--heartbeat-interval=100", "--election-timeout=1000") // etcd's defaults, as the page says them
 	var cases atomic.Int64
 	conformance.Run(t, func(t *testing.T) conformance.Store {
 		prefix := etcd.WithPrefix(fmt.Sprintf("case%d/", cases.Add(1)))
@@ -60,5 +63,5 @@ func TestServerConformance(t *testing.T) {
 				return conformance.Skew(t, by, func(t *testing.T) backend.Backend { return newBackend(t, connect(t, srv), prefix) })
 			},
 		}
-	}, conformance.Only(ofServers...))
+	}, conformance.Only(ofServers...), page.Shown())
 }

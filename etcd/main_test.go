@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		_ = f.Value.Set("16") // a number
 	}
-	testenv.Main(m)
+	testenv.Main(page.After(m))
 }
 
 // connect gives a client that is closed when the test ends.

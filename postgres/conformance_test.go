@@ -14,9 +14,12 @@ import (
 
 	"github.com/idem-go/idem/backend"
 	"github.com/idem-go/idem/conformance"
+	"github.com/idem-go/idem/internal/limits"
 	"github.com/idem-go/idem/internal/testenv"
 	"github.com/idem-go/idem/postgres"
 )
+
+var page = limits.Of("postgres").Spare("a claim that waits can draw two tokens, which the model of the histories knows nothing of", "history")
 
 var cases atomic.Int64
 
@@ -48,7 +51,7 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Store {
 		s, _ := store(t, srv)
 		return s
-	}, conformance.Without(ofServers...), regranted)
+	}, conformance.Without(ofServers...), regranted, page.Shown())
 }
 
 // regranted leaves the histories out. A claim that answers late has its record and
@@ -86,7 +89,7 @@ func TestServerConformance(t *testing.T) {
 			})
 		}
 		return s
-	}, conformance.Only(ofServers...))
+	}, conformance.Only(ofServers...), page.Shown())
 }
 
 // With a clock that the suite moves it checks the boundaries exactly. The clock is
@@ -133,5 +136,5 @@ func TestTxConformance(t *testing.T) {
 				return n, err
 			},
 		}
-	})
+	}, page.Shown())
 }

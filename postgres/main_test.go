@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if !playRole() {
-		testenv.Main(m)
+		testenv.Main(page.After(m))
 	}
 }
 

@@ -10,9 +10,12 @@ import (
 
 	"github.com/idem-go/idem/backend"
 	"github.com/idem-go/idem/conformance"
+	"github.com/idem-go/idem/internal/limits"
 	"github.com/idem-go/idem/internal/testenv"
 	"github.com/idem-go/idem/redis"
 )
+
+var page = limits.Of("redis")
 
 var cases atomic.Int64
 
@@ -29,7 +32,7 @@ func TestConformance(t *testing.T) {
 		return conformance.Store{Open: func(h conformance.T) backend.Backend {
 			return newBackend(t, connect(h, srv.URL), redis.WithPrefix(prefix))
 		}}
-	}, conformance.Without(ofServers...))
+	}, conformance.Without(ofServers...), page.Shown())
 }
 
 // What a server as it should be promises, and how it takes being killed, paused and
@@ -62,7 +65,7 @@ func TestServerConformance(t *testing.T) {
 				})
 			},
 		}
-	}, conformance.Only(ofServers...))
+	}, conformance.Only(ofServers...), page.Shown())
 }
 
 // With a clock that the suite moves it checks the boundaries exactly.

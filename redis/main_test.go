@@ -16,7 +16,7 @@ import (
 
 // go-redis looks for a server that was down once a second, also a last time after Close.
 func TestMain(m *testing.M) {
-	testenv.Main(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	testenv.Main(page.After(m), goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
 // connect makes a client that is closed when the test ends.

@@ -9,9 +9,12 @@ import (
 
 	"github.com/idem-go/idem/backend"
 	"github.com/idem-go/idem/conformance"
+	"github.com/idem-go/idem/internal/limits"
 	"github.com/idem-go/idem/memory"
 	"github.com/idem-go/idem/sqlite"
 )
+
+var page = limits.Of("sqlite").Spare("nothing lies between a process and its file that could be cut", "fault/partition")
 
 // handle opens the file anew, as another process would.
 func handle(t conformance.T, path string) *sqlite.Backend {
@@ -35,19 +38,25 @@ func handleAndPool(t conformance.T, path string) (*sqlite.Backend, *sql.DB) {
 	return b, db
 }
 
+// skewed is a handle of a process whose clock is wrong.
+func skewed(t conformance.T, path string, by time.Duration) backend.Backend {
+	b := handle(t, path)
+	b.SetClock(func() time.Time { return time.Now().Add(by) })
+	return b
+}
+
+// ofProcesses are the cases of TestProcessConformance.
+var ofProcesses = []string{"capability/durable-kill", "capability/tokens", "fault"}
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, func(t *testing.T) conformance.Store {
 		path := filepath.Join(t.TempDir(), "a.db")
 		return conformance.Store{
-			Open: func(t conformance.T) backend.Backend { return handle(t, path) },
-			Skewed: func(t conformance.T, by time.Duration) backend.Backend {
-				b := handle(t, path)
-				b.SetClock(func() time.Time { return time.Now().Add(by) })
-				return b
-			},
+			Open:   func(t conformance.T) backend.Backend { return handle(t, path) },
+			Skewed: func(t conformance.T, by time.Duration) backend.Backend { return skewed(t, path, by) },
 		}
-	}, conformance.Without("capability/durable-kill", "fault")) // see TestProcessConformance
+	}, conformance.Without(ofProcesses...), page.Shown())
 }
 
 // With a clock that the suite moves it checks the boundaries exactly.
@@ -102,5 +111,5 @@ func TestTxConformance(t *testing.T) {
 				return n, err
 			},
 		}
-	})
+	}, page.Shown())
 }

@@ -268,6 +268,7 @@ func TestProcessConformance(t *testing.T) {
 					}
 				}
 			},
+			Skewed: func(h conformance.T, by time.Duration) backend.Backend { return skewed(h, path, by) },
 		}
-	}, conformance.Only("capability/durable-kill", "capability/tokens", "fault"), conformance.Without("fault/partition"))
+	}, conformance.Only(ofProcesses...), conformance.Without("fault/partition"), page.Shown())
 }

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if !playRole() {
-		goleak.VerifyTestMain(m)
+		goleak.VerifyTestMain(page.After(m))
 	}
 }
 

@@ -96,7 +96,7 @@ func TestAdaptersDoNotImportEachOther(t *testing.T) {
 func TestOnlyTestsImportWhatIsForTests(t *testing.T) {
 	t.Parallel()
 	for _, p := range list(t, "./...") {
-		for _, dir := range []string{"cmd", "examples", "internal/testenv"} {
+		for _, dir := range []string{"cmd", "examples", "internal/testenv", "internal/limits"} {
 			if within(p.ImportPath, dir) {
 				continue // a program may have packages of its own
 			}

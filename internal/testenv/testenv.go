@@ -42,7 +42,7 @@ import (
 
 // Main runs the tests of a package, stops the servers they started and fails if
 // goroutines are left behind. It does not return.
-func Main(m *testing.M, options ...goleak.Option) {
+func Main(m interface{ Run() int }, options ...goleak.Option) {
 	code := m.Run()
 	if err := shutdown(); err != nil {
 		fmt.Fprintf(os.Stderr, "testenv: stopping servers: %v\n", err)

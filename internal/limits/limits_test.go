@@ -1,0 +1,105 @@
+package limits
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/idem-go/idem/backend"
+	"github.com/idem-go/idem/conformance"
+	"github.com/idem-go/idem/memory"
+)
+
+// show lets the suite show a page its cases, of which there are none for
+// transactions: the store is memory.
+func show(t *testing.T, p *Page, opts ...conformance.Option) {
+	t.Helper()
+	conformance.Check(t.Context(), func(conformance.T) conformance.Store {
+		clock := memory.NewClock(backend.Record{}.CreatedAt)
+		b := memory.New(memory.WithClock(clock))
+		return conformance.Store{Open: func(conformance.T) backend.Backend { return b }, Advance: clock.Advance}
+	}, append(opts, p.Shown())...)
+}
+
+// A page is written of every case of the suite, each run once or spared.
+func TestWhatAPageWants(t *testing.T) {
+	t.Parallel()
+	groups := conformance.Only("get", "capability/transactions")
+	rest := func(p *Page) *Page {
+		return p.Spare("too long for this test", "table", "claim", "key", "lease", "fence", "checkpoint", "complete",
+			"sweep", "errors", "lifecycle", "fault", "history").Spare("too long", "capability/durable-kill",
+			"capability/durable-failover", "capability/shared", "capability/native-expiry", "capability/clock", "capability/fresh-reads",
+			"capability/max-value", "capability/lease", "capability/lease-stretch", "capability/tokens")
+	}
+
+	p := rest(Of("some"))
+	show(t, p, groups)
+	page, err := p.render()
+	if err != nil {
+		t.Fatalf("render = %v, want nil", err)
+	}
+	for _, want := range []string{"# Conformance some\n", "| get/missing |", "| table/new | not run |  | too long for this test |", "| capability/transactions | no |"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("render wrote\n%s\nwant %q in it", page, want)
+		}
+	}
+
+	var missing *incompleteError
+	p = rest(Of("some"))
+	show(t, p, conformance.Only("capability/transactions"))
+	if _, err := p.render(); !errors.As(err, &missing) || missing.ids[0] != "get/missing" {
+		t.Errorf("render(get was not run) = %v, want what is missing", err)
+	}
+	p = rest(Of("some"))
+	show(t, p, conformance.Only("get"))
+	if _, err := p.render(); !errors.As(err, &missing) {
+		t.Errorf("render(transactions not known) = %v, want it incomplete", err)
+	}
+	for name, p := range map[string]*Page{
+		"run and spared":  rest(Of("some")).Spare("no", "get"),
+		"no such group":   rest(Of("some")).Spare("no", "gte"),
+		"run twice, once": rest(Of("some")),
+	} {
+		show(t, p, groups)
+		if name == "run twice, once" {
+			show(t, p, conformance.Only("get/fresh"))
+		}
+		if _, err := p.render(); err == nil || errors.As(err, &missing) {
+			t.Errorf("render(%s) = %v, want an error of its own", name, err)
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "some.md")
+	if err := compare(file, []byte("a\nb\n"), false); err == nil {
+		t.Error("compare(no file) = nil, want the difference")
+	}
+	if err := compare(file, []byte("a\nb\n"), true); err != nil {
+		t.Errorf("compare(update) = %v, want it written", err)
+	}
+	if err := compare(file, []byte("a\nb\n"), false); err != nil {
+		t.Errorf("compare(the same) = %v, want nil", err)
+	}
+	if err := compare(file, []byte("a\nc\n"), false); err == nil || !strings.Contains(err.Error(), "-b\n+c\n") {
+		t.Errorf("compare(another) = %v, want the lines that differ", err)
+	}
+	if err := compare(file, []byte("b\na\n"), false); err == nil {
+		t.Error("compare(other order) = nil, want a difference")
+	}
+	if got, _ := os.ReadFile(file); string(got) != "a\nb\n" {
+		t.Errorf("compare wrote %q without being asked to", got)
+	}
+}
+
+func TestRequired(t *testing.T) {
+	for list, want := range map[string]bool{"": false, "redis": false, "all": true, "redis,conformance": true} {
+		t.Setenv("IDEM_TEST_REQUIRE", list)
+		if got := required(); got != want {
+			t.Errorf("required(%q) = %v, want %v", list, got, want)
+		}
+	}
+}
