@@ -43,7 +43,7 @@ format: tools ## format the code with gofumpt
 limits: ## write docs/limits and the tables made from it anew, from runs of the suite
 	scripts/ensure-servers.sh
 	IDEM_UPDATE=1 IDEM_TEST_REQUIRE=all go test -count=1 -run Conformance ./memory ./sqlite ./postgres ./redis ./etcd
-	IDEM_UPDATE=1 go test -count=1 -run Limits ./internal/repo
+	IDEM_UPDATE=1 go test -count=1 -run Matrix ./internal/limits
 
 .PHONY: bench
 bench: tools ## measure each path beside the bare driver, as ratios (COUNT=3)

@@ -96,6 +96,10 @@ func text(field string, value any) string {
 			return "nothing"
 		}
 		return strings.Join(v, ", ")
+	case time.Duration:
+		if v == 0 {
+			return "none"
+		}
 	case int64:
 		if field == "MaxValue" {
 			return size(v)
