@@ -37,7 +37,8 @@ func Run(t *testing.T, newStore func(t *testing.T) Store, opts ...Option) {
 }
 
 // Check runs the suite without package testing, one case at a time. newStore is
-// called once per case, with the T of that case.
+// called once per case, with the T of that case. When ctx ends, the cases that have
+// not begun are not run.
 func Check(ctx context.Context, newStore func(t T) Store, opts ...Option) *Report {
 	return checkCases(ctx, cases(), newStore, opts)
 }
@@ -67,6 +68,11 @@ func checkCases[S any, C playable[S]](ctx context.Context, all []C, newStore fun
 		r.Results = append(r.Results, Result{ID: "suite/options", Rule: "Options name groups and cases that there are.", Verdict: Failed, Log: []string{text}})
 	}
 	for _, c := range chosen {
+		if err := context.Cause(ctx); err != nil {
+			s := c.about()
+			r.Results = append(r.Results, o.settle(Result{ID: s.id, Rule: s.rule, Needs: s.needs, Verdict: NotRun, Reason: "the run was ended: " + err.Error()}))
+			continue
+		}
 		res := run(ctx, c.about(), o.seed, func(r *recorder) { c.start(r, newStore(r)) })
 		if r.Backend == "" {
 			r.Backend, r.Server = res.described.Name, res.described.Server

@@ -39,8 +39,9 @@
 //
 // A checker that comes to no end within its bound has shown nothing, and the case
 // fails. A case that passes says in how many histories nothing was refuted. One that
-// fails prints the calls of the key and the seed of their choice, which the environment
-// variable IDEM_TEST_SEED sets; how calls meet in the store no seed repeats.
+// fails prints the calls of the key. All of them, and the kills of "fault/kill", print the
+// seed of their choices, which [Seed] or the environment variable IDEM_TEST_SEED
+// sets; how calls meet in the store no seed repeats.
 //
 // # Time
 //
@@ -69,6 +70,14 @@
 // fails where the environment variable IDEM_TEST_REQUIRE is "all", or a list with
 // "conformance" in it. Set it wherever nobody reads the output of tests. [Require] does
 // the same for powers, [Xfail] is for what is known to be broken.
+//
+// # Reports
+//
+// [Check] returns a [Report]; with [Each] a run under package testing makes one, too. Its words
+// are "verified", "refuted", "not refuted in 200 histories" for a case that can only search for
+// a failure, "not run" and "not shown". It says of each claim what was measured of it,
+// and what by that claim is not guaranteed. Markdown holds verdicts and bounds, so that
+// a report can be kept with the code and compared; JSON holds all that was said.
 //
 // # The suite itself
 //

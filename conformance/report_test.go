@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -161,6 +162,44 @@ func TestGroups(t *testing.T) {
 	for name, o := range map[string]conformance.Option{"Only": conformance.Only("gte"), "Without": conformance.Without("gte")} {
 		if r := checkMemory(t, o)["suite/options"]; r.Verdict != conformance.Failed {
 			t.Errorf("%s(no group) = %q, want failed", name, r.Verdict)
+		}
+	}
+}
+
+// The seed decides what is called, and where a kill meets the runs; Each tells of
+// every case.
+func TestSeedAndEach(t *testing.T) {
+	t.Parallel()
+	var told []string
+	r := conformance.Check(t.Context(), func(conformance.T) conformance.Store {
+		b := memory.New()
+		return conformance.Store{Open: func(conformance.T) backend.Backend { return b }}
+	}, conformance.Only("history/linearizable", "get"), conformance.Seed(5), conformance.Each(func(r conformance.Result) {
+		told = append(told, r.ID+" "+r.Word())
+	}))
+	if len(told) != len(r.Results) || told[0] != "get/missing verified" {
+		t.Errorf("Each was told %q, want the %d results", told, len(r.Results))
+	}
+	last := r.Results[len(r.Results)-1]
+	if log := strings.Join(last.Log, "\n"); !strings.Contains(log, "IDEM_TEST_SEED=5") {
+		t.Errorf("%s said %q, want its seed", last.ID, log)
+	}
+}
+
+// A run that is ended leaves the other cases unrun, and says so.
+func TestCheckThatIsEnded(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := conformance.Check(ctx, func(conformance.T) conformance.Store {
+		b := memory.New()
+		return conformance.Store{Open: func(conformance.T) backend.Backend { return b }}
+	}, conformance.Only("get"), conformance.Each(func(conformance.Result) { cancel() }))
+	if got := r.Results[0].Verdict; got != conformance.Passed {
+		t.Errorf("the case before the end = %s, want passed", got)
+	}
+	for _, c := range r.Results[1:] {
+		if c.Verdict != conformance.NotRun || !strings.Contains(c.Reason, "ended") {
+			t.Errorf("%s = %s, %q, want it not run for that", c.ID, c.Verdict, c.Reason)
 		}
 	}
 }

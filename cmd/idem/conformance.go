@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/idem-go/idem/conformance"
@@ -31,6 +30,8 @@ type lab struct {
 func check(ctx context.Context, c *call) (int, error) {
 	c.flags.StringVar(&c.where.prefix, "prefix", "", "redis, etcd: what the random prefix of the run begins with, a `text` (default idem-conformance)")
 	only := c.flags.String("run", "", "run only the cases whose id matches this `regexp`")
+	skip := c.flags.String("skip", "", "leave out the cases whose id matches this `regexp`; what can't be run on this server, which exit status 3 is for, is listed as one")
+	seed := c.flags.Uint64("seed", 0, "make the random choices those of the run that printed IDEM_TEST_SEED=`n`")
 	verbose := c.flags.Bool("v", false, "print a line per case, not per group")
 	format := c.flags.String("report", "", "write a report, `md` or json, to the standard output or to -o")
 	file := c.flags.String("o", "", "write the report (md if -report says nothing) to this `file`")
@@ -46,16 +47,27 @@ func check(ctx context.Context, c *call) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("-run: %w", err)
 	}
+	s := suite{ctx: ctx, only: ids}
+	if *skip != "" {
+		if s.skip, err = regexp.Compile(*skip); err != nil {
+			return 0, fmt.Errorf("-skip: %w", err)
+		}
+	}
 	out := c.stdout
 	if write != nil && *file == "" {
 		out = c.stderr
 	}
-	r, err := c.play(ctx, p, suite{ctx: ctx, only: ids, tell: tell(out, *verbose)}, out)
+	told := &progress{w: out, verbose: *verbose}
+	s.opts = append(s.opts, conformance.Each(told.add))
+	if *seed != 0 {
+		s.opts = append(s.opts, conformance.Seed(*seed))
+	}
+	r, err := c.play(ctx, p, s, told)
 	if err != nil {
 		return 0, err
 	}
 	if len(r.Results) == 0 {
-		return 0, errors.New("-run matches no case; -v lists them")
+		return 0, errors.New("-run and -skip leave no case; -v lists them")
 	}
 	summary(out, r)
 	if write != nil {
@@ -67,7 +79,7 @@ func check(ctx context.Context, c *call) (int, error) {
 }
 
 // play runs the suite in a namespace of its own, which is gone when it returns.
-func (c *call) play(ctx context.Context, p place, s suite, out io.Writer) (r *conformance.Report, err error) {
+func (c *call) play(ctx context.Context, p place, s suite, told *progress) (r *conformance.Report, err error) {
 	ask, cancel := context.WithTimeout(ctx, askBound)
 	defer cancel()
 	l, err := p.lab(ask)
@@ -80,13 +92,16 @@ func (c *call) play(ctx context.Context, p place, s suite, out io.Writer) (r *co
 			err = errors.Join(err, errors.New("it is not cleaned up"))
 		}
 	}()
-	fmt.Fprintf(out, "in the %s, removed at the end\n", l.name)
+	fmt.Fprintf(told.w, "in the %s, removed at the end\n", l.name)
 	if s.without = l.without; s.without != "" {
-		fmt.Fprintf(out, "%-12s left out, see docs/design.md\n", s.without)
+		fmt.Fprintf(told.w, "%-12s left out, see docs/design.md\n", s.without)
 	}
 	r = checkStore(s, l.store)
 	if l.checkTx != nil {
 		merge(r, l.checkTx(s))
+	}
+	if ctx.Err() == nil {
+		told.flush()
 	}
 	name(ctx, p, r)
 	return r, ctx.Err()
@@ -113,50 +128,6 @@ func atLast(ctx context.Context, remove func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanBound)
 	defer cancel()
 	return remove(ctx)
-}
-
-// tell gives what prints the progress. What is not as it should be is printed in
-// full either way.
-func tell(w io.Writer, verbose bool) func(group string, results []conformance.Result) {
-	return func(group string, results []conformance.Result) {
-		if !verbose {
-			fmt.Fprintf(w, "%-12s %s\n", group, counts(results))
-		}
-		for _, r := range results {
-			if bad := r.Verdict == conformance.Failed; verbose || bad {
-				fmt.Fprintf(w, "%-12s %s\n", r.Verdict, r.ID)
-				if bad {
-					fmt.Fprintf(w, "    rule: %s\n    %s\n", r.Rule, strings.ReplaceAll(strings.Join(r.Log, "\n"), "\n", "\n    "))
-				}
-			}
-		}
-	}
-}
-
-func summary(w io.Writer, r *conformance.Report) {
-	fmt.Fprintf(w, "%-12s %s\n", "total", counts(r.Results))
-	reasons := make(map[string]bool)
-	for _, c := range r.Results {
-		if c.Reason != "" && !reasons[c.Reason] {
-			fmt.Fprintf(w, "%s: %s\n", c.Verdict, c.Reason)
-		}
-		reasons[c.Reason] = true
-	}
-}
-
-// counts says how many results there are of each verdict.
-func counts(results []conformance.Result) string {
-	n := make(map[conformance.Verdict]int)
-	for _, r := range results {
-		n[r.Verdict]++
-	}
-	var parts []string
-	for _, v := range []conformance.Verdict{conformance.Passed, conformance.Failed, conformance.Xfailed, conformance.NotRun, conformance.NotShown} {
-		if n[v] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n[v], v))
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 // reporter gives what writes the report, nil if none is wanted. What is wrong with

@@ -102,13 +102,28 @@ func TestConformanceThatFails(t *testing.T) {
 func TestConformanceThatIsIncomplete(t *testing.T) {
 	t.Parallel()
 	want(t, statusError, "conformance", "memory:", "-run", "^no/such/case$")
-	for _, bad := range [][]string{{"-run", "("}, {"-report", "pdf"}, {"-o", filepath.Join(t.TempDir(), "no", "such", "directory")}} {
+	want(t, statusError, "conformance", "memory:", "-run", "^get/", "-skip", "^get/")
+
+	// What can't be shown here has an exit status of its own, and a way to do without.
+	const only = "^(get|fault)/"
+	out, _ := want(t, statusNotShown, "conformance", "memory:", "-run", only)
+	_, pattern, _ := strings.Cut(out, "-skip '")
+	pattern, _, _ = strings.Cut(pattern, "'")
+	out, _ = want(t, statusOK, "conformance", "memory:", "-run", only, "-skip", pattern)
+	contains(t, "conformance -skip", out, "get          4 passed\n", "total        4 passed\n")
+	for _, bad := range [][]string{{"-run", "("}, {"-skip", "("}, {"-seed", "x"}, {"-report", "pdf"}, {"-o", filepath.Join(t.TempDir(), "no", "such", "directory")}} {
 		_, errs := want(t, statusError, append([]string{"conformance", "memory:"}, bad...)...)
 		contains(t, "conformance "+bad[0], errs, bad[0])
 	}
 }
 
-func TestTell(t *testing.T) {
+func TestConformanceWithASeed(t *testing.T) {
+	t.Parallel()
+	out, _ := want(t, statusOK, "conformance", "memory:", "-run", "^history/linearizable$", "-seed", "7", "-report", "json")
+	contains(t, "conformance -seed 7", out, "IDEM_TEST_SEED=7")
+}
+
+func TestProgress(t *testing.T) {
 	t.Parallel()
 	results := []conformance.Result{
 		{ID: "a/1", Verdict: conformance.Passed},
@@ -120,18 +135,27 @@ func TestTell(t *testing.T) {
 		verbose bool
 		want    string
 	}{
-		{false, "a            1 passed, 1 failed, 1 not run, 1 not shown\nfailed       a/2\n    rule: It holds.\n    it\n    doesn't\n    hold\n"},
-		{true, "passed       a/1\nfailed       a/2\n    rule: It holds.\n    it\n    doesn't\n    hold\nnot run      a/3\nnot shown    a/4\n"},
+		{false, "a            1 passed, 1 failed, 1 not run, 1 not shown\nfailed       a/2\n    rule: It holds.\n    it\n    doesn't\n    hold\nb            1 passed\n"},
+		{true, "passed       a/1\nfailed       a/2\n    rule: It holds.\n    it\n    doesn't\n    hold\nnot run      a/3\nnot shown    a/4\npassed       b/1\n"},
 	} {
 		var b strings.Builder
-		tell(&b, c.verbose)("a", results)
+		p := &progress{w: &b, verbose: c.verbose}
+		for _, r := range append(results, conformance.Result{ID: "b/1", Verdict: conformance.Passed}) {
+			p.add(r)
+		}
+		p.flush()
 		if b.String() != c.want {
-			t.Errorf("tell(verbose %v) wrote\n%q\nwant\n%q", c.verbose, b.String(), c.want)
+			t.Errorf("progress (verbose %v) wrote\n%q\nwant\n%q", c.verbose, b.String(), c.want)
 		}
 	}
 	var b strings.Builder
 	summary(&b, &conformance.Report{Results: results})
 	if want := "total        1 passed, 1 failed, 1 not run, 1 not shown\nnot run: no power to kill\n"; b.String() != want {
 		t.Errorf("summary wrote %q, want %q", b.String(), want)
+	}
+	b.Reset()
+	summary(&b, &conformance.Report{Results: results[2:]})
+	if want := "total        1 not run, 1 not shown\nnot run: no power to kill\nthe exit status is 3 for these; without them: -skip '^(a/3|a/4)$'\n"; b.String() != want {
+		t.Errorf("summary(nothing failed) wrote %q, want %q", b.String(), want)
 	}
 }
