@@ -37,6 +37,7 @@ type beat struct {
 	end      time.Time // the lease's, at the earliest
 	renewAt  time.Time
 	renewing bool
+	held     bool               // a transaction has the record: no renewal could get through
 	cancel   context.CancelFunc // of the renewal under way; nil: none
 	index    int                // in the queue; -1 if it left
 }
@@ -46,7 +47,7 @@ type beat struct {
 func (b *beat) cutoff() time.Time { return b.end.Add(-b.ttl / 8) }
 
 func (b *beat) next() time.Time {
-	if b.renewing || b.cutoff().Before(b.renewAt) {
+	if b.renewing || b.held || b.cutoff().Before(b.renewAt) {
 		return b.cutoff()
 	}
 	return b.renewAt
@@ -83,6 +84,39 @@ func (h *heartbeat) stop(b *beat) time.Time {
 	}
 	h.arm()
 	return b.end
+}
+
+// hold sends no renewals of a lease while a transaction has its record, and says when
+// the run has to end. A renewal under way goes on.
+func (h *heartbeat) hold(b *beat) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b.held = true
+	h.fix(b)
+	return b.cutoff()
+}
+
+// resume ends a hold. The next renewal is due at once if it was meanwhile.
+func (h *heartbeat) resume(b *beat) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b.held = false
+	h.fix(b)
+}
+
+// fix puts a beat where it belongs. Called with h.mu held.
+func (h *heartbeat) fix(b *beat) {
+	if b.index >= 0 {
+		heap.Fix(&h.queue, b.index)
+		h.arm()
+	}
+}
+
+// cutoff is when the run of a beat has to end.
+func (h *heartbeat) cutoff(b *beat) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return b.cutoff()
 }
 
 func (h *heartbeat) remove(b *beat) bool {
@@ -142,7 +176,11 @@ func (h *heartbeat) work() {
 	for len(h.due) > 0 {
 		b := h.due[0]
 		h.due = h.due[1:]
-		if b.index >= 0 {
+		switch {
+		case b.index < 0:
+		case b.held:
+			b.renewing = false
+		default:
 			h.renew(b)
 		}
 	}

@@ -65,11 +65,12 @@ func wantError(t *testing.T, call string, got, want error) {
 // network would.
 type faulty struct {
 	backend.Backend
-	claim    func(context.Context, backend.Claim) (backend.Claimed, error)
-	renew    func(context.Context, backend.Lease, time.Duration) error
-	complete func(context.Context, backend.Lease, backend.Completion) error
-	release  func(context.Context, backend.Lease) error
-	get      func(context.Context, backend.Key) (backend.Record, error)
+	claim      func(context.Context, backend.Claim) (backend.Claimed, error)
+	renew      func(context.Context, backend.Lease, time.Duration) error
+	checkpoint func(context.Context, backend.Lease, backend.Checkpoint) error
+	complete   func(context.Context, backend.Lease, backend.Completion) error
+	release    func(context.Context, backend.Lease) error
+	get        func(context.Context, backend.Key) (backend.Record, error)
 }
 
 func (f *faulty) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
@@ -84,6 +85,13 @@ func (f *faulty) Renew(ctx context.Context, l backend.Lease, d time.Duration) er
 		return f.renew(ctx, l, d)
 	}
 	return f.Backend.Renew(ctx, l, d)
+}
+
+func (f *faulty) Checkpoint(ctx context.Context, l backend.Lease, c backend.Checkpoint) error {
+	if f.checkpoint != nil {
+		return f.checkpoint(ctx, l, c)
+	}
+	return f.Backend.Checkpoint(ctx, l, c)
 }
 
 func (f *faulty) Complete(ctx context.Context, l backend.Lease, c backend.Completion) error {

@@ -97,14 +97,17 @@ func (e *Executor) letGo(ctx context.Context, c backend.Claim) {
 func (e *Executor) lead(cl *call, got backend.Claimed, sent time.Time, effect func(context.Context, *Run) (Response, error)) (outcome, error) {
 	r, c := got.Record, cl.flight.claim
 	start := time.Now()
+	run := &cl.run
+	run.e, run.claim, run.beat, run.lease = e, &cl.flight.claim, &cl.beat, r.Holder()
+	run.operation, run.attempt = r.Operation, r.Attempt
+	run.seq.Store(int64(r.Sequence))
 	if r.RecoveryPoint != "" {
-		_ = e.release(cl, c, r.Holder()) // the lease ends by itself
-		return outcome{}, ErrRecoveryPoint
+		if err := run.resume(r.State); err != nil {
+			_ = e.release(cl, c, r.Holder()) // if it fails the lease ends by itself
+			return outcome{}, err
+		}
 	}
 	e.flights.run(&cl.flight)
-	run := &cl.run
-	run.e, run.claim, run.lease, run.attempt = e, &cl.flight.claim, r.Holder(), r.Attempt
-	run.seq.Store(int64(r.Sequence))
 
 	cl.runCtx.Init(cl, time.Time{})
 	defer cl.runCtx.Cancel(nil)
@@ -118,6 +121,9 @@ func (e *Executor) lead(cl *call, got backend.Claimed, sent time.Time, effect fu
 	}()
 	e.event(cl, began(r.Attempt), c, r.Attempt, start)
 	resp, err := effect(&cl.runCtx, run)
+	if err == nil && run.stored.Load() == nil {
+		err = run.finished()
+	}
 	returned = true
 	end := e.beat.stop(&cl.beat)
 
@@ -152,7 +158,7 @@ func (cl *call) lose() {
 
 // fail ends a run whose effect failed or panicked.
 func (e *Executor) fail(ctx context.Context, run *Run, err error, start time.Time) {
-	if run.stored.Load() != nil || maybeDone(err) {
+	if run.stored.Load() != nil || run.keeps(err) {
 		return
 	}
 	kind := Released

@@ -15,6 +15,7 @@ const (
 	DefaultTxWait      = 5 * time.Second
 	DefaultRetryAfter  = 2 * time.Second
 	DefaultMaxResponse = 1 << 20
+	DefaultMaxState    = 1 << 20
 	DefaultMinKey      = 8
 	DefaultMaxKey      = 255
 )
@@ -26,11 +27,21 @@ type config struct {
 	lease, retention, abandon time.Duration
 	wait                      *time.Duration
 	retryAfter                time.Duration
-	maxResponse               int
+	maxResponse, maxState     int
 	minKey, maxKey            int
 	fingerprinters            []*Fingerprinter
 	refuseTakeover            func(operation string) bool
 	observe                   func(context.Context, Event)
+	versions                  []string // of code with steps, this one's first; nil: none
+	codec                     Codec
+}
+
+// version of the code, where it has steps.
+func (c *config) version() string {
+	if len(c.versions) == 0 {
+		return ""
+	}
+	return c.versions[0]
 }
 
 // WithLease sets how long a run holds its key without a sign of life, 30 s by
@@ -62,6 +73,30 @@ func WithRetryAfter(ceiling time.Duration) Option {
 // 1 MiB by default. A larger one is given to its first caller and leaves a
 // tombstone: retries get a TombstoneError.
 func WithMaxResponse(bytes int) Option { return func(c *config) { c.maxResponse = bytes } }
+
+// WithPhases says that effects have steps ([Phase], [PhaseTx], [Call]), and gives the
+// version of their code a name. A record that was begun by another version is
+// refused with ErrRecoveryPoint before its effect runs, unless that version is among
+// those accepted: the code can ask [Run.Version] and go on with it as it was begun.
+// Without this option every record with a recovery point is refused: code that knows
+// no steps would do again what they have done.
+func WithPhases(version string, accepted ...string) Option {
+	return func(c *config) { c.versions = append([]string{version}, accepted...) }
+}
+
+// WithMaxState sets how many bytes the results of all steps of a request may have
+// together, with some 50 bytes for each step, 1 MiB by default.
+func WithMaxState(bytes int) Option { return func(c *config) { c.maxState = bytes } }
+
+// Codec makes bytes of the results of steps, and results of the bytes. What it wrote it
+// must read as long as records are kept. It is used from many goroutines.
+type Codec interface {
+	Encode(v any) ([]byte, error)
+	Decode(data []byte, v any) error // v is a pointer
+}
+
+// WithCodec sets how results of steps are stored, instead of encoding/json.
+func WithCodec(codec Codec) Option { return func(c *config) { c.codec = codec } }
 
 // WithKeyLength sets how many bytes a key may have, 8 to 255 by default.
 func WithKeyLength(shortest, longest int) Option {
@@ -103,7 +138,8 @@ func newConfig(opts []Option) (config, error) {
 	}
 	c := config{
 		lease: DefaultLease, retention: DefaultRetention,
-		retryAfter: DefaultRetryAfter, maxResponse: DefaultMaxResponse,
+		retryAfter: DefaultRetryAfter, maxResponse: DefaultMaxResponse, maxState: DefaultMaxState,
+		codec:  jsonCodec{},
 		minKey: DefaultMinKey, maxKey: DefaultMaxKey,
 		fingerprinters: []*Fingerprinter{plain},
 		refuseTakeover: func(string) bool { return false },
@@ -139,12 +175,21 @@ func (c config) validate() error {
 		return invalid("wait is negative")
 	case c.maxResponse < 0:
 		return invalid("the largest response is negative")
+	case c.maxState < 1:
+		return invalid("the largest state is %d bytes", c.maxState)
+	case c.codec == nil:
+		return invalid("the codec is nil")
 	case c.minKey < 1, c.maxKey < c.minKey, c.maxKey > backend.MaxKeyPart:
 		return invalid("keys of %d to %d bytes; 1 to %d are possible", c.minKey, c.maxKey, backend.MaxKeyPart)
 	case len(c.fingerprinters) > backend.MaxVersions:
 		return invalid("%d fingerprinters, the limit is %d", len(c.fingerprinters), backend.MaxVersions)
 	case c.observe == nil, c.refuseTakeover == nil:
 		return invalid("an option was given nil")
+	}
+	for _, v := range c.versions {
+		if v == "" || len(v) > backend.MaxVersion {
+			return invalid("a version of WithPhases has %d bytes; 1 to %d are possible", len(v), backend.MaxVersion)
+		}
 	}
 	for _, f := range c.fingerprinters {
 		if f == nil {

@@ -124,3 +124,8 @@ func maybeDone(err error) bool {
 	var d *doneError
 	return errors.As(err, &d) && d.maybe
 }
+
+func notDone(err error) bool {
+	var d *doneError
+	return errors.As(err, &d) && !d.maybe
+}

@@ -10,12 +10,15 @@ import (
 
 // Run is what an effect under a lease knows of itself.
 type Run struct {
-	e       *Executor
-	claim   *backend.Claim
-	lease   backend.Lease
-	attempt int
-	seq     atomic.Int64
-	stored  atomic.Pointer[Response]
+	e         *Executor
+	claim     *backend.Claim
+	beat      *beat
+	lease     backend.Lease
+	operation string // as the record's first run was called
+	attempt   int
+	seq       atomic.Int64
+	stored    atomic.Pointer[Response]
+	steps     steps
 }
 
 // Token is the fencing token: it grows with every run of the key. Give it to
@@ -25,12 +28,25 @@ func (r *Run) Token() int64 { return int64(r.lease.Token) }
 // Attempt says which try of the request this is, from 1.
 func (r *Run) Attempt() int { return r.attempt }
 
+// Version is the version of the code that began the record, as it was given to
+// [WithPhases]: code that changed its steps can go on with older records as they
+// were begun.
+func (r *Run) Version() string {
+	if v := r.steps.journal.Version; v != "" {
+		return v
+	}
+	return r.e.cfg.version()
+}
+
 // Stream completes the record before the effect ends, with a tombstone that keeps
 // the status and header of answer. It is for answers that leave while they are
 // made: whatever happens after it, the request never runs again, and its retries
 // get a TombstoneError. An error means that nothing may leave.
 func (r *Run) Stream(ctx context.Context, answer Response) error {
 	answer.Tombstone, answer.Body = backend.Streamed, nil
+	if err := r.finished(); err != nil {
+		return err
+	}
 	now := time.Now()
 	stored, err := r.e.complete(ctx, r, r.e.fit(answer), now, now)
 	if err != nil {
@@ -40,6 +56,8 @@ func (r *Run) Stream(ctx context.Context, answer Response) error {
 	return nil
 }
 
+func (r *Run) next() backend.Sequence { return backend.Sequence(r.seq.Add(1)) }
+
 func (r *Run) completion(resp Response) backend.Completion {
-	return backend.Completion{Sequence: backend.Sequence(r.seq.Add(1)), Response: resp}
+	return backend.Completion{Sequence: r.next(), Response: resp}
 }
