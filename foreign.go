@@ -85,8 +85,11 @@ func Call[V any](ctx context.Context, run *Run, name string, f Foreign[V]) (V, e
 	}
 	defer run.leave()
 	switch s.Status {
-	case stepDone, stepRefused, stepLost:
+	case stepDone, stepLost:
 		return saved[V](run, s)
+	case stepRefused:
+		run.steps.at++
+		return none, &RefusedError{s.Reason}
 	case stepSent:
 		v, settled, err := inquire(ctx, run, name, f)
 		if settled || err != nil {
@@ -148,10 +151,7 @@ func inquire[V any](ctx context.Context, run *Run, name string, f Foreign[V]) (_
 // mark notes that a call is about to be sent. A mark that may not be stored stops
 // the run before anything is sent.
 func (r *Run) mark(ctx context.Context, name string) error {
-	if err := r.room(name); err != nil {
-		return err
-	}
-	if err := r.holds(ctx); err != nil {
+	if err := cmp.Or(r.room(name), r.holds(ctx)); err != nil {
 		return err
 	}
 	err := r.record(ctx, step{Name: name, Status: stepSent})

@@ -18,6 +18,20 @@
 // process that dies between the two leaves a record whose lease lapses, and the
 // next retry runs the effect again: at least once. There is no undo on this path.
 //
+// # Steps
+//
+// An effect under a lease can be made of steps ([Phase], [PhaseTx], [Call]) whose
+// results are stored as they are done. The next run goes on behind the last of them,
+// so that what is run again after a crash is one step and not all.
+//
+//	step                            crash in the middle of it
+//	Phase                           runs again: at least once
+//	PhaseTx, CompleteTx             exactly once: it commits with its recovery point
+//	Call                            sent again under the same downstream key: once, if
+//	                                the far side knows keys
+//	Call with Inquire               the far side is asked: once
+//	Call, Once without Inquire      a person is asked: at most once
+//
 // # What a caller gets
 //
 //	record                            result
@@ -25,7 +39,9 @@
 //	completed, same request           the stored value, Replayed true
 //	held by a run that is alive       [InProgressError], with RetryAfter
 //	of another request                [MismatchError], which says what differs
-//	held by a run that died           the effect runs again, Attempt counts
+//	held by a run that died           the effect runs again, behind its last recovery
+//	                                  point; Attempt counts
+//	left by code with other steps     [ErrRecoveryPoint]; nothing ran
 //	completed without an answer       [TombstoneError]; it never runs again
 //	waits for a person                [ErrNeedsResolution]
 //	the store can't be asked          [ErrUnavailable]; the effect did not run, or its

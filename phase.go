@@ -1,6 +1,7 @@
 package idem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -36,26 +37,12 @@ func Phase[V any](ctx context.Context, run *Run, name string, do func(ctx contex
 	if run == nil || do == nil {
 		return none, invalid("the run or the step is nil")
 	}
-	s, err := run.enter(name)
-	if err != nil {
-		return none, err
+	v, done, err := begin[V](ctx, run, name)
+	if done || err != nil {
+		return v, err
 	}
 	defer run.leave()
-	switch s.Status {
-	case "":
-	case stepSent, stepNotSent, stepRefused:
-		return none, run.stuck(recoveryPoint("the step was a foreign call when the record was left, and is a phase now"))
-	default:
-		return saved[V](run, s)
-	}
-	if err := run.room(name); err != nil {
-		return none, run.stuck(err)
-	}
-	if err := run.holds(ctx); err != nil {
-		return none, run.stuck(err)
-	}
-	v, err := do(ctx)
-	if err != nil {
+	if v, err = do(ctx); err != nil {
 		return none, err
 	}
 	return keep(ctx, run, name, v)
@@ -73,24 +60,13 @@ func PhaseTx[V, T any](ctx context.Context, run *Run, b backend.Transactor[T], n
 	if run == nil || do == nil || isNil(b) {
 		return none, invalid("the run, the backend or the step is nil")
 	}
-	s, err := run.enter(name)
-	if err != nil {
-		return none, err
+	v, done, err := begin[V](ctx, run, name)
+	if done || err != nil {
+		return v, err
 	}
 	defer run.leave()
-	switch s.Status {
-	case "":
-	case stepSent, stepNotSent, stepRefused:
-		return none, run.stuck(recoveryPoint("the step was a foreign call when the record was left, and is a phase now"))
-	default:
-		return saved[V](run, s)
-	}
-	if err := run.room(name); err != nil {
-		return none, run.stuck(err)
-	}
 	var stepErr error
 	rec, err := inLease(ctx, run, b, func(ctx context.Context, tx T) (backend.Step, error) {
-		var v V
 		if v, stepErr = do(ctx, tx); stepErr != nil {
 			return backend.Step{}, stepErr
 		}
@@ -98,13 +74,10 @@ func PhaseTx[V, T any](ctx context.Context, run *Run, b backend.Transactor[T], n
 		if err != nil {
 			return backend.Step{}, err
 		}
-		if _, stepErr = decodeStep[V](run, done); stepErr != nil {
-			return backend.Step{}, stepErr
+		if _, err := decodeStep[V](run, done); err != nil {
+			return backend.Step{}, err
 		}
-		state, err := run.steps.journal.with(run.steps.at, done).bytes()
-		if err == nil && len(state) > run.e.cfg.maxState {
-			err = run.tooLarge(len(state))
-		}
+		_, state, err := run.note(done)
 		return backend.Step{Point: done.point(), State: state}, err
 	})
 	switch {
@@ -119,7 +92,6 @@ func PhaseTx[V, T any](ctx context.Context, run *Run, b backend.Transactor[T], n
 		return none, run.stuck(unknown("phase", err))
 	}
 	run.steps.journal = j
-	run.steps.at++
 	return saved[V](run, j.Steps[len(j.Steps)-1])
 }
 
@@ -238,19 +210,35 @@ func keep[V any](ctx context.Context, run *Run, name string, v V) (V, error) {
 	return v, nil
 }
 
-// saved gives the stored result of a step, and goes on to the next.
-func saved[V any](run *Run, s step) (V, error) {
-	var none V
-	switch s.Status {
-	case stepLost:
-		return none, run.stuck(lostResult(nil))
-	case stepRefused:
-		run.steps.at++
-		return none, &RefusedError{Reason: s.Reason}
-	}
-	v, err := decodeStep[V](run, s)
+// begin begins a phase, unless a former run has done it and v is its result. If it
+// does, the caller ends it with leave.
+func begin[V any](ctx context.Context, run *Run, name string) (v V, done bool, err error) {
+	s, err := run.enter(name)
 	if err != nil {
-		return none, run.stuck(err)
+		return v, false, err
+	}
+	switch s.Status {
+	case stepDone, stepLost:
+		v, err = saved[V](run, s)
+	case stepSent, stepNotSent, stepRefused:
+		err = run.stuck(recoveryPoint("the step was a foreign call when the record was left, and is a phase now"))
+	default:
+		if err = cmp.Or(run.room(name), run.holds(ctx)); err == nil {
+			return v, false, nil
+		}
+		err = run.stuck(err)
+	}
+	run.leave()
+	return v, true, err
+}
+
+// saved gives the stored result of a step, and goes on to the next.
+func saved[V any](run *Run, s step) (v V, err error) {
+	if s.Status == stepLost {
+		return v, run.stuck(lostResult(nil))
+	}
+	if v, err = decodeStep[V](run, s); err != nil {
+		return v, run.stuck(err)
 	}
 	run.steps.at++
 	return v, nil

@@ -158,20 +158,25 @@ func (r *Run) holds(ctx context.Context) error {
 	return nil
 }
 
+// note gives the journal with the step that the run is at, and what is stored of it.
+func (r *Run) note(s step) (j journal, state []byte, err error) {
+	j = r.steps.journal.with(r.steps.at, s)
+	if j.Version == "" {
+		j.Version = r.e.cfg.version()
+	}
+	if state, err = j.bytes(); err == nil && len(state) > r.e.cfg.maxState {
+		err = r.tooLarge(len(state))
+	}
+	return j, state, err
+}
+
 // record stores the step that the run is at. It has as long as the lease lasts that
 // the run has now, whatever becomes of the caller: what was done is not lost to one
 // who goes away.
 func (r *Run) record(ctx context.Context, s step) error {
-	j := r.steps.journal.with(r.steps.at, s)
-	if j.Version == "" {
-		j.Version = r.e.cfg.version()
-	}
-	state, err := j.bytes()
+	j, state, err := r.note(s)
 	if err != nil {
 		return err
-	}
-	if len(state) > r.e.cfg.maxState {
-		return r.tooLarge(len(state))
 	}
 	c := backend.Checkpoint{Sequence: r.next(), Point: s.point(), State: state}
 	end := r.e.beat.cutoff(r.beat)
