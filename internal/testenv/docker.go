@@ -3,12 +3,14 @@ package testenv
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,6 +75,47 @@ func removeOrphans(ctx context.Context, cli *testcontainers.DockerClient) {
 			_, _ = cli.ContainerRemove(ctx, c.ID, removeAll) // another process may be at it too
 		}
 	}
+	networks, err := cli.NetworkList(ctx, client.NetworkListOptions{Filters: filter})
+	if err != nil {
+		return
+	}
+	for _, n := range networks.Items {
+		if !ownerAlive(n.Labels[labelOwner]) {
+			_, _ = cli.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{})
+		}
+	}
+}
+
+// ownerLabels say whose a container or a network is.
+func ownerLabels() (map[string]string, error) {
+	owner, err := workDir()
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	return map[string]string{labelHost: host, labelOwner: owner}, err
+}
+
+// startDockerNetwork makes a network whose containers know each other by their aliases.
+func startDockerNetwork() (name string, remove func() error, err error) {
+	cli, err := docker()
+	if err != nil {
+		return "", nil, err
+	}
+	labels, err := ownerLabels()
+	if err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dockerCall)
+	defer cancel()
+	name = workDirPrefix + strings.ToLower(rand.Text())
+	_, err = cli.NetworkCreate(ctx, name, client.NetworkCreateOptions{Driver: "bridge", Labels: labels})
+	return name, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), dockerCall)
+		defer cancel()
+		_, err := cli.NetworkRemove(ctx, name, client.NetworkRemoveOptions{})
+		return err
+	}, err
 }
 
 var removeAll = client.ContainerRemoveOptions{Force: true, RemoveVolumes: true}
@@ -100,19 +143,13 @@ func startContainer(req testcontainers.ContainerRequest, port string, within tim
 	if err := haveImage(cli, req.Image); err != nil {
 		return nil, err
 	}
-	owner, err := workDir()
-	if err != nil {
-		return nil, err
-	}
-	host, err := os.Hostname()
-	if err != nil {
+	if req.Labels, err = ownerLabels(); err != nil {
 		return nil, err
 	}
 	published, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	req.Labels = map[string]string{labelHost: host, labelOwner: owner}
 	req.ExposedPorts = []string{port}
 	req.HostConfigModifier = func(c *container.HostConfig) {
 		c.PortBindings = network.PortMap{network.MustParsePort(port): {{HostPort: strconv.Itoa(published)}}}

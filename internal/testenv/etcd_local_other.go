@@ -3,3 +3,5 @@
 package testenv
 
 func startLocalEtcd([]string) (instance, error) { return nil, errNoLocal }
+
+func startLocalEtcdSet([]string) (*etcdSet, error) { return nil, errNoLocal }

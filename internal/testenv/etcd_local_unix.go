@@ -23,19 +23,11 @@ func startLocalEtcd(flags []string) (instance, error) {
 	}
 	// Somebody else may take the port between finding and using it.
 	for try := 1; ; try++ {
-		dir, err := serverDir("etcd", "")
+		addr, err := freeAddr()
 		if err != nil {
 			return nil, err
 		}
-		port, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		addr := fmt.Sprintf("127.0.0.1:%d", port)
-		proc, err := startProcess(program{
-			path: bin, args: etcdFlags(addr, filepath.Join(dir, "data"), flags),
-			quit: syscall.SIGTERM, crash: syscall.SIGKILL,
-		}, dir, addr)
+		proc, err := startEtcdProcess(bin, addr, flags)
 		if err != nil {
 			return nil, err
 		}
@@ -47,6 +39,63 @@ func startLocalEtcd(flags []string) (instance, error) {
 			return nil, err
 		}
 	}
+}
+
+func startEtcdProcess(bin, addr string, flags []string) (*process, error) {
+	dir, err := serverDir("etcd", "")
+	if err != nil {
+		return nil, err
+	}
+	return startProcess(program{
+		path: bin, args: etcdFlags(addr, filepath.Join(dir, "data"), flags),
+		quit: syscall.SIGTERM, crash: syscall.SIGKILL,
+	}, dir, addr)
+}
+
+func freeAddr() (string, error) {
+	port, err := freePort()
+	return fmt.Sprintf("127.0.0.1:%d", port), err
+}
+
+// startLocalEtcdSet runs the members of a cluster side by side on this machine.
+func startLocalEtcdSet(flags []string) (*etcdSet, error) {
+	bin, err := etcdBin()
+	if err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		set, err := tryLocalEtcdSet(bin, flags)
+		if err == nil {
+			return set, nil
+		}
+		if err := errors.Join(err, set.close()); try == 3 {
+			return nil, err
+		}
+	}
+}
+
+func tryLocalEtcdSet(bin string, flags []string) (*etcdSet, error) {
+	set, at := new(etcdSet), make([]string, 2*etcdMembers)
+	for i := range at {
+		var err error
+		if at[i], err = freeAddr(); err != nil {
+			return set, err
+		}
+	}
+	peers := at[etcdMembers:]
+	for i, more := range etcdMemberFlags(peers, func(i int) string { return peers[i] }, flags) {
+		proc, err := startEtcdProcess(bin, at[i], more)
+		if err != nil {
+			return set, err
+		}
+		set.members = append(set.members, proc)
+	}
+	for _, m := range set.members {
+		if err := waitReady(m, etcdStart, etcdReady(m.addr())); err != nil {
+			return set, err
+		}
+	}
+	return set, nil
 }
 
 // etcdBin is the etcd on the PATH, or the one that the module in tools/ pins, in the

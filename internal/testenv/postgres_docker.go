@@ -11,7 +11,7 @@ import (
 const postgresImage = "postgres:17-alpine"
 
 // startDockerPostgres runs the official image or one that keeps its contract, see
-// scripts/docker-postgres-image.sh.
+// scripts/docker-image.sh.
 func startDockerPostgres(settings []string) (instance, access, error) {
 	acc := newAccess()
 	cmd := []string{"postgres"}
