@@ -13,7 +13,7 @@ import (
 // acquire claims until the key is acquired, has an answer (no error), or is
 // refused. sent is from before the request whose answer it returns.
 func (e *Executor) acquire(ctx context.Context, c backend.Claim, wait time.Time) (got backend.Claimed, sent time.Time, err error) {
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for p := firstPause; ; {
 		left := max(0, time.Until(wait))
 		c.Wait = min(left, c.Lease/4)
 		got, sent, err = e.tryClaim(ctx, c)
@@ -24,8 +24,8 @@ func (e *Executor) acquire(ctx context.Context, c backend.Claim, wait time.Time)
 		if left == 0 || !errors.Is(err, ErrInProgress) {
 			return got, sent, err
 		}
-		if ctxErr := sleep(ctx, min(left, jitter(pause))); ctxErr != nil {
-			return got, sent, unavailable("wait", ctxErr)
+		if p, err = e.rest(ctx, c.Key, p, left); err != nil {
+			return got, sent, unavailable("wait", err)
 		}
 	}
 }

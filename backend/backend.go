@@ -53,6 +53,23 @@ type Backend interface {
 	Describe(ctx context.Context) (Description, error)
 }
 
+// Waiter is implemented by backends whose store tells of changes by itself, so that
+// a duplicate need not ask again and again whether the first run has ended.
+type Waiter interface {
+	Backend
+
+	// Await returns nil when the key may be held no more: its record was completed or
+	// released, its lease ended, or it has none. What happened before the call counts,
+	// so that nothing is missed between a claim and the wait for its key. It may return
+	// for no reason; a claim decides what is so. No write is needed to end it but the
+	// one that it tells of, and it changes nothing.
+	//
+	// An error says that the store can't tell, now or any more: the caller asks with
+	// claims, at a pace of its own. It bounds the wait with ctx, since a store that is
+	// cut off tells nothing. Many may wait for one key at once, and for many keys.
+	Await(ctx context.Context, k Key) error
+}
+
 // Transactor is implemented by backends that can commit a record and the
 // caller's own writes together. T is the driver's transaction, pgx.Tx or
 // *sql.Tx.

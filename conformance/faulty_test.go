@@ -37,6 +37,7 @@ type faulty struct {
 	cut      func(ctx context.Context, op string) error        // the error of a call without an answer
 	wait     func(ctx context.Context) context.Context         // how long a call waits for one
 	vanish   bool                                              // records go by themselves
+	await    awaitFunc                                         // how it waits for a key
 
 	*state
 }
@@ -70,6 +71,7 @@ func newFaulty(now func() time.Time, fault func(f *faulty)) *faulty {
 			return &backend.Error{Op: "faulty: " + op, Err: context.Cause(ctx)}
 		},
 		read:  func(*backend.Record) {},
+		await: awaitHeld,
 		sweep: func(limit int, changed []backend.Key) (int, int) { return limit, len(changed) },
 	}
 	fault(f)

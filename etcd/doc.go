@@ -10,7 +10,8 @@
 // In round trips: a replay 1; a claim 3 (read, etcd lease, Txn); a claim that finds a
 // run in progress 2; a checkpoint, a completion and a release 1, or 2 in a process
 // that doesn't hold the claim; a renewal 2, without a new revision; Get 1, or 2 while
-// the record is locked. A sweep takes 2 for each 500 started records.
+// the record is locked. A sweep takes 2 for each 500 started records. A duplicate that waits
+// (idem.WithWait) takes 1 and a watch, see [Backend.Await].
 //
 // Every claim leaves an etcd lease behind that ends by itself. Every change is a
 // revision that takes up space until it is compacted: run etcd with
