@@ -29,7 +29,7 @@ func TestWhatAPageWants(t *testing.T) {
 	groups := conformance.Only("get", "capability/transactions")
 	rest := func(p *Page) *Page {
 		return p.Spare("too long for this test", "table", "claim", "key", "lease", "fence", "checkpoint", "complete",
-			"sweep", "errors", "lifecycle", "fault", "history").Spare("too long", "capability/durable-kill",
+			"sweep", "errors", "lifecycle", "wait", "fault", "history").Spare("too long", "capability/durable-kill",
 			"capability/durable-failover", "capability/shared", "capability/native-expiry", "capability/clock", "capability/fresh-reads",
 			"capability/max-value", "capability/lease", "capability/lease-stretch", "capability/tokens")
 	}
