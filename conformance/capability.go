@@ -13,7 +13,7 @@ import (
 var capabilityCases = []testCase{
 	capability([]string{"Transactions"}, nil, "capability/transactions", "Who claims transactions implements Transactor, and who implements it claims them.", capabilityTransactions),
 	capability([]string{"DurableKill"}, []Power{PowerRestart}, "capability/durable-kill", "What was acknowledged survives the kill of the store's process.", capabilityKill),
-	capability([]string{"DurableFailover"}, nil, "capability/durable-failover", "What was acknowledged survives the loss of a machine.", capabilityFailover),
+	capability([]string{"DurableFailover"}, []Power{PowerFailover}, "capability/durable-failover", "What was acknowledged survives the loss of a machine.", capabilityFailover),
 	capability([]string{"Shared"}, nil, "capability/shared", "Several processes use one store, exactly if that is claimed.", capabilityShared),
 	capability([]string{"NativeExpiry"}, nil, "capability/native-expiry", "The store deletes by itself what is over, exactly if that is claimed.", capabilityExpiry),
 	capability([]string{"Clock"}, []Power{PowerSkewed}, "capability/clock", "Leases and retention go by the clock that is claimed, whatever the caller's shows.", capabilityClock),
@@ -67,16 +67,6 @@ func capabilityTransactions(e *env) {
 	c := e.describe().Capabilities
 	_, is := reflect.TypeOf(e.b).MethodByName("Transact") // its type depends on the driver's
 	e.measured("Transactions", is, is == c.Transactions)
-}
-
-func capabilityFailover(e *env) {
-	c := e.describe().Capabilities
-	switch {
-	case c.DurableFailover && !c.DurableKill:
-		e.measured("DurableFailover", "not even a kill is survived", false)
-	case c.DurableFailover:
-		e.notShown("the suite can't take a machine away")
-	}
 }
 
 func capabilityShared(e *env) {

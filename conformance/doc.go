@@ -62,7 +62,8 @@
 //
 // A claim that would need a power to be shown is [NotShown] where the power is
 // missing. What a backend doesn't promise needs none: a store that says it loses
-// everything in a kill is believed.
+// everything in a kill is believed. A failover is played wherever the harness can
+// (Store.Failover), so that the report tells what the limit looks like.
 //
 // # What is not run
 //

@@ -38,6 +38,8 @@ type faulty struct {
 	wait     func(ctx context.Context) context.Context         // how long a call waits for one
 	vanish   bool                                              // records go by themselves
 	await    awaitFunc                                         // how it waits for a key
+	inherit  func(s *state)                                    // what becomes of the records in a failover
+	unsure   func(op string) error                             // the error of a call that no copy has; nil: none
 
 	*state
 }
@@ -51,6 +53,9 @@ type state struct {
 	kills   int
 	silent  chan struct{} // closed when calls arrive again; nil: they do
 	lost    bool          // calls don't arrive
+
+	copied   map[backend.Key]*backend.Record // what the copies have; nil: everything
+	promoted bool                            // one of them has taken over
 }
 
 func newFaulty(now func() time.Time, fault func(f *faulty)) *faulty {
@@ -66,6 +71,7 @@ func newFaulty(now func() time.Time, fault func(f *faulty)) *faulty {
 		},
 		describe: func(d backend.Description) backend.Description { return d },
 		crash:    func(*state, time.Time) {},
+		inherit:  func(*state) {},
 		wait:     func(ctx context.Context) context.Context { return ctx },
 		cut: func(ctx context.Context, op string) error {
 			return &backend.Error{Op: "faulty: " + op, Err: context.Cause(ctx)}

@@ -1,6 +1,9 @@
 package conformance_test
 
-import "context"
+import (
+	"context"
+	"maps"
+)
 
 // send makes a call over the wire, where its answer can be late or get lost.
 func send[R any](ctx context.Context, f *faulty, op string, do func() (R, error)) (R, error) {
@@ -31,6 +34,9 @@ func send[R any](ctx context.Context, f *faulty, op string, do func() (R, error)
 		defer f.mu.Unlock()
 		if f.kills != kills {
 			return none, f.cut(ctx, op)
+		}
+		if f.copied != nil && f.unsure != nil {
+			return none, f.unsure(op)
 		}
 		return a.r, a.err
 	case <-f.wait(ctx).Done():
@@ -69,4 +75,17 @@ func (f *faulty) partition() (heal func()) {
 	}
 	set(true)
 	return func() { set(false) }
+}
+
+// failover lets copies get nothing any more, and then one of them take over.
+func (f *faulty) failover() (promote func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.copied = maps.Clone(f.records) // records are replaced, never changed
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.inherit(f.state)
+		f.copied, f.promoted = nil, true
+	}
 }

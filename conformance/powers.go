@@ -17,6 +17,7 @@ const (
 	PowerPause     Power = "pause"     // stop the server from answering for a while
 	PowerSkewed    Power = "skewed"    // open a handle of a process whose clock is wrong
 	PowerPartition Power = "partition" // cut the handles off from the server for a while
+	PowerFailover  Power = "failover"  // lose the machine of the server, with what it has not passed on
 )
 
 // Store is an empty store and what the harness can do to it.
@@ -46,12 +47,20 @@ type Store struct {
 	// lost, and neither learns of it. After heal, which is called once, also when the
 	// case fails, new connections work. Optional.
 	Partition func(t T) (heal func())
+
+	// Failover plays the loss of a machine, in two parts. The first cuts the server off
+	// from those that copy it, so that what it takes from now on stays on its machine;
+	// handles still reach it. promote, which is called once, also when the case
+	// fails, kills the server with SIGKILL, lets a copy take its place, and returns when
+	// that answers. Handles stay open: they have to find it by themselves. Optional.
+	Failover func(t T) (promote func())
 }
 
 func (s Store) powers() map[Power]bool {
 	return map[Power]bool{
 		PowerRestart: s.Restart != nil, PowerPause: s.Pause != nil,
 		PowerSkewed: s.Skewed != nil, PowerPartition: s.Partition != nil,
+		PowerFailover: s.Failover != nil,
 	}
 }
 

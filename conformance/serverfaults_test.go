@@ -43,11 +43,37 @@ func crashing(harm func(r *rec, now time.Time) *rec) func(f *faulty) {
 	}
 }
 
+// forgetting loses in a failover what no copy has.
+func forgetting(s *state) { s.records = s.copied }
+
+// lettingAnybodyComplete opens the fence, from a moment on.
+func lettingAnybodyComplete(f *faulty, from func() bool) {
+	f.step = func(r *rec, m machine.Message, now time.Time) (*rec, machine.Outcome) {
+		if c, ok := m.(machine.Complete); ok && r != nil && from() {
+			n := *r
+			n.Status, n.ClaimID, n.Token, n.Sequence = backend.Started, c.Lease.ClaimID, c.Lease.Token, 0
+			r = &n
+		}
+		return machine.Step(r, m, now)
+	}
+}
+
 // serverFaults are claims that are not true, and what goes wrong with servers.
 var serverFaults = map[string]planted{
 	// Claims.
-	"claims transactions":               {claiming(func(c *backend.Capabilities) { c.Transactions = true }), "capability/transactions", ""},
-	"claims to be shared":               {func(f *faulty) { f.alone = true }, "capability/shared capability/fresh-reads", "capability fault"},
+	"claims transactions": {claiming(func(c *backend.Capabilities) { c.Transactions = true }), "capability/transactions", ""},
+	"claims to be shared": {func(f *faulty) { f.alone = true }, "capability/shared capability/fresh-reads", "capability fault"},
+	"claims to survive a failover": {func(f *faulty) {
+		claiming(func(c *backend.Capabilities) { c.DurableFailover = true })(f)
+		f.inherit = forgetting
+	}, "capability/durable-failover", ""},
+	"takes what no copy confirms for not done": {func(f *faulty) {
+		f.unsure = func(op string) error { return &backend.Error{Op: "faulty: " + op, Kind: backend.ErrUnavailable} }
+	}, "capability/durable-failover", ""},
+	"lets a lost owner complete": {func(f *faulty) {
+		f.inherit = forgetting
+		lettingAnybodyComplete(f, func() bool { return f.promoted })
+	}, "capability/durable-failover", ""},
 	"claims to survive a failover only": {claiming(func(c *backend.Capabilities) { c.DurableFailover, c.DurableKill = true, false }), "capability/durable-failover", ""},
 	"hides that it is shared":           {claiming(func(c *backend.Capabilities) { c.Shared = false }), "capability/shared", ""},
 	"claims to be durable":              {crashing(func(*rec, time.Time) *rec { return nil }), "capability/durable-kill fault/kill", ""},
@@ -100,14 +126,7 @@ var serverFaults = map[string]planted{
 	"lets anybody complete after a kill": {func(f *faulty) {
 		killed := false
 		f.crash = func(*state, time.Time) { killed = true }
-		f.step = func(r *rec, m machine.Message, now time.Time) (*rec, machine.Outcome) {
-			if c, ok := m.(machine.Complete); ok && r != nil && killed {
-				n := *r
-				n.Status, n.ClaimID, n.Token, n.Sequence = backend.Started, c.Lease.ClaimID, c.Lease.Token, 0
-				r = &n
-			}
-			return machine.Step(r, m, now)
-		}
+		lettingAnybodyComplete(f, func() bool { return killed })
 	}, "fault/kill", ""},
 	"waits for ever": {func(f *faulty) {
 		f.wait = context.WithoutCancel

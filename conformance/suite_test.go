@@ -34,6 +34,7 @@ func failures(t *testing.T, fault func(f *faulty), opts ...conformance.Option) (
 			Restart:   func(conformance.T) { b.restart() },
 			Pause:     func(conformance.T) func() { return b.pause() },
 			Partition: func(conformance.T) func() { return b.partition() },
+			Failover:  func(conformance.T) func() { return b.failover() },
 			Skewed:    func(_ conformance.T, by time.Duration) backend.Backend { return b.skewed(by) },
 		}
 	}, opts...)
