@@ -20,7 +20,7 @@ var capabilityCases = []testCase{
 	capability([]string{"FreshReads"}, nil, "capability/fresh-reads", "Get on any handle sees every acknowledged write.", capabilityFresh),
 	capability([]string{"MaxValue"}, nil, "capability/max-value", "A value of the largest size is stored; one byte more is ErrTooLarge and changes nothing.", capabilityMaxValue),
 	capability([]string{"MinLease", "LeaseRound"}, nil, "capability/lease", "A lease is granted as asked, but for the rounding that is claimed.", capabilityLease),
-	capability([]string{"LeaseStretch"}, nil, "capability/lease-stretch", "A lease ends no later than granted and stretched as claimed.", capabilityStretch),
+	capability([]string{"LeaseStretch"}, []Power{PowerRestart}, "capability/lease-stretch", "A lease ends no later than granted and stretched as claimed, also over a kill, and a stretch is claimed only where there is one.", capabilityStretch),
 	capability([]string{"TokensBreakOn"}, []Power{PowerRestart, PowerSkewed}, "capability/tokens", "Tokens of a key grow over everything that is not named to break them.", capabilityTokens),
 }
 

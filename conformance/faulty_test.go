@@ -40,6 +40,8 @@ type faulty struct {
 	await    awaitFunc                                         // how it waits for a key
 	inherit  func(s *state)                                    // what becomes of the records in a failover
 	unsure   func(op string) error                             // the error of a call that no copy has; nil: none
+	late     time.Duration                                     // how long after their time
+	transact bool                                              // handles have transactions
 
 	*state
 }
@@ -178,7 +180,7 @@ func (f *faulty) Get(ctx context.Context, k backend.Key) (backend.Record, error)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		r, ok := f.records[f.identity(k)]
-		if !ok || f.vanish && r.Status == backend.Completed && !f.now().Before(r.CompletedAt.Add(r.Retention)) {
+		if !ok || f.vanish && r.Status == backend.Completed && !f.now().Before(r.CompletedAt.Add(r.Retention+f.late)) {
 			return backend.Record{}, f.fail(k, backend.ErrNotFound, "get")
 		}
 		f.read(r)
@@ -239,6 +241,8 @@ func (f *faulty) open() backend.Backend {
 	switch {
 	case f.alone:
 		return newFaulty(f.now, func(n *faulty) { n.describe = f.describe })
+	case f.transact:
+		return transacting{&h}
 	case f.stale:
 		return &stale{faulty: &h, seen: make(map[backend.Key]backend.Record)}
 	}
@@ -253,6 +257,12 @@ func (f *faulty) skewed(by time.Duration) backend.Backend {
 	}
 	return &h
 }
+
+// transacting is a handle that looks as if it had transactions.
+type transacting struct{ *faulty }
+
+// Transact does nothing: no case of those for a mere Backend calls it.
+func (transacting) Transact() {}
 
 // stale is a handle that shows a record as it saw it first.
 type stale struct {

@@ -62,6 +62,7 @@ func lettingAnybodyComplete(f *faulty, from func() bool) {
 var serverFaults = map[string]planted{
 	// Claims.
 	"claims transactions": {claiming(func(c *backend.Capabilities) { c.Transactions = true }), "capability/transactions", ""},
+	"hides transactions":  {func(f *faulty) { f.transact = true }, "capability/transactions", ""},
 	"claims to be shared": {func(f *faulty) { f.alone = true }, "capability/shared capability/fresh-reads", "capability fault"},
 	"claims to survive a failover": {func(f *faulty) {
 		claiming(func(c *backend.Capabilities) { c.DurableFailover = true })(f)
@@ -92,6 +93,22 @@ var serverFaults = map[string]planted{
 	"hides that leases last longer": {leaving(func(_, after *rec, _ machine.Claim, _ time.Time) {
 		after.LockedUntil = after.LockedUntil.Add(time.Microsecond)
 	}), "capability/lease-stretch", "capability fault"},
+	"claims that leases last longer": {claiming(func(c *backend.Capabilities) { c.LeaseStretch = time.Minute }), "capability/lease-stretch", ""},
+	"hides that a kill lengthens leases": {crashing(func(r *rec, _ time.Time) *rec {
+		if r.Status == backend.Started {
+			r.LockedUntil = r.LockedUntil.Add(time.Second)
+		}
+		return r
+	}), "capability/lease-stretch", "capability fault"},
+	"lengthens leases in a kill by more than it claims": {func(f *faulty) {
+		claiming(func(c *backend.Capabilities) { c.LeaseStretch = time.Second })(f)
+		crashing(func(r *rec, _ time.Time) *rec {
+			if r.Status == backend.Started {
+				r.LockedUntil = r.LockedUntil.Add(time.Minute)
+			}
+			return r
+		})(f)
+	}, "capability/lease-stretch", "capability fault"},
 	"names what breaks no token": {claiming(func(c *backend.Capabilities) { c.TokensBreakOn = []string{"bad luck"} }), "capability/tokens", ""},
 	"hides what breaks tokens": {func(f *faulty) {
 		f.crash = func(s *state, _ time.Time) { s.highest = 0 }
@@ -104,6 +121,10 @@ var serverFaults = map[string]planted{
 			return err
 		}
 	}, "capability/max-value", ""},
+	"expires by itself, but late": {func(f *faulty) {
+		claiming(func(c *backend.Capabilities) { c.NativeExpiry = true })(f)
+		f.vanish, f.late = true, time.Hour
+	}, "capability/native-expiry", ""},
 	"hides that it expires by itself": {func(f *faulty) { f.vanish = true }, "capability/native-expiry", ""},
 
 	// Faults of a server.
@@ -122,7 +143,7 @@ var serverFaults = map[string]planted{
 			r.LockedUntil = now.Add(time.Hour)
 		}
 		return r
-	}), "capability/durable-kill fault/kill", ""},
+	}), "capability/durable-kill fault/kill", "capability"},
 	"lets anybody complete after a kill": {func(f *faulty) {
 		killed := false
 		f.crash = func(*state, time.Time) { killed = true }

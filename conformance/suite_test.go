@@ -24,6 +24,9 @@ func failures(t *testing.T, fault func(f *faulty), opts ...conformance.Option) (
 		clock := memory.NewClock(epoch)
 		b := newFaulty(clock.Now, fault)
 		var first backend.Backend = b // one that sees its own writes
+		if b.transact {
+			first = b.open()
+		}
 		return conformance.Store{
 			Advance: clock.Advance,
 			Open: func(conformance.T) backend.Backend {

@@ -46,7 +46,7 @@ func skewed(t conformance.T, path string, by time.Duration) backend.Backend {
 }
 
 // ofProcesses are the cases of TestProcessConformance.
-var ofProcesses = []string{"capability/durable-kill", "capability/tokens", "fault"}
+var ofProcesses = []string{"capability/durable-kill", "capability/lease-stretch", "capability/tokens", "fault"}
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
