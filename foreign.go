@@ -101,6 +101,10 @@ func Call[V any](ctx context.Context, run *Run, name string, f Foreign[V]) (V, e
 		}
 	}
 	if err := run.holds(ctx); err != nil {
+		if s.Status != stepSent { // by an earlier run: nobody need look for what never left
+			_ = run.record(ctx, step{Name: name, Status: stepNotSent})
+			run.open(false)
+		}
 		return none, run.stuck(err)
 	}
 	run.open(true)

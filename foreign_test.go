@@ -221,6 +221,29 @@ func TestCallIsNotSent(t *testing.T) {
 	}
 }
 
+// A caller that goes away between the mark and the call leaves nothing to look for:
+// the next attempt sends what never left, also a call that must not be sent twice.
+func TestCallIsNotSentForACallerThatLeft(t *testing.T) {
+	t.Parallel()
+	m, far := memory.New(), &farSide{}
+	ctx, leave := context.WithCancel(t.Context())
+	f := &faulty{Backend: m, checkpoint: func(ctx context.Context, l backend.Lease, c backend.Checkpoint) error {
+		defer leave()
+		return m.Checkpoint(ctx, l, c)
+	}}
+	effect := func(ctx context.Context, run *idem.Run) (string, error) {
+		return idem.Call(ctx, run, "charge", idem.Foreign[string]{Do: far.do, Once: true})
+	}
+	_, err := idem.Do(ctx, phased(t, f), request("key-0001"), effect)
+	wantError(t, "Do", err, idem.ErrUnavailable)
+	far.want(t, 0)
+	res, err := idem.Do(t.Context(), phased(t, m), request("key-0001"), effect)
+	if err != nil || res.Attempt != 2 {
+		t.Errorf("Do again = %+v, %v, want the call sent at last", res, err)
+	}
+	far.want(t, 1)
+}
+
 // Field report 32: the downstream key is the call's own, and the same for every
 // attempt; it changes with all that the request is.
 func TestDownstreamKeys(t *testing.T) {

@@ -247,7 +247,8 @@ func TestFailureFreesTheKey(t *testing.T) {
 // Hard case 6: an error that leaves open what was done keeps the record.
 func TestMaybeDoneKeepsTheRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newExecutor(t, memory.New(), idem.WithLease(time.Minute), idem.WithRetryAfter(time.Hour))
+		var ev events
+		e := newExecutor(t, memory.New(), idem.WithLease(time.Minute), idem.WithRetryAfter(time.Hour), idem.WithObserver(ev.observe))
 		_, err := idem.Do(t.Context(), e, request("key-0001"), func(context.Context, *idem.Run) (string, error) {
 			return "", idem.MaybeDone(errBoom)
 		})
@@ -262,6 +263,7 @@ func TestMaybeDoneKeepsTheRecord(t *testing.T) {
 		if err != nil || res.Attempt != 2 {
 			t.Errorf("Do after the lease = %+v, %v, want attempt 2", res, err)
 		}
+		ev.want(t, "acquired", "unknown", "in progress", "resumed")
 	})
 }
 

@@ -158,11 +158,16 @@ func (cl *call) lose() {
 
 // fail ends a run whose effect failed or panicked.
 func (e *Executor) fail(ctx context.Context, run *Run, err error, start time.Time) {
-	if run.stored.Load() != nil || run.keeps(err) {
+	if run.stored.Load() != nil {
 		return
 	}
 	kind := Released
-	if errors.Is(e.release(ctx, *run.claim, run.lease), ErrLeaseLost) {
+	if run.keeps(err) {
+		kind = Unknown
+		if errors.Is(err, ErrLeaseLost) {
+			kind = LeaseLost
+		}
+	} else if errors.Is(e.release(ctx, *run.claim, run.lease), ErrLeaseLost) {
 		kind = LeaseLost
 	}
 	e.event(ctx, kind, *run.claim, run.attempt, start)

@@ -107,12 +107,10 @@ func CompleteTx[V, T any](ctx context.Context, run *Run, b backend.Transactor[T]
 	if run == nil || do == nil || isNil(b) {
 		return none, invalid("the run, the backend or the step is nil")
 	}
-	if err := run.finished(); err != nil {
+	if err := run.last(); err != nil {
 		return none, err
 	}
-	if run.stored.Load() != nil {
-		return none, invalid("the record is completed already")
-	}
+	defer run.leave()
 	var stepErr error
 	rec, err := inLease(ctx, run, b, func(ctx context.Context, tx T) (s backend.Step, err error) {
 		if v, s.Undo, stepErr = settle(do(ctx, tx)); stepErr != nil {

@@ -2,9 +2,11 @@ package idem_test
 
 import (
 	"context"
+	"database/sql"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/backend"
@@ -299,5 +301,74 @@ func TestRecoveryPointWithoutAnswer(t *testing.T) {
 				s.want(t, "a", 1)
 			})
 		})
+	}
+}
+
+// A step that ended after its lease has time to be stored, also on a store that is
+// slow; nobody took over. One that somebody took over is refused (field report 4), and
+// nothing runs after it.
+func TestLateRecoveryPoint(t *testing.T) {
+	for name, taken := range map[string]bool{"nobody took over": false, "taken over": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, s := memory.New(), newSteps()
+				f := &faulty{Backend: m, renew: func(context.Context, backend.Lease, time.Duration) error { return errDown }}
+				f.checkpoint = func(ctx context.Context, l backend.Lease, c backend.Checkpoint) error {
+					select {
+					case <-time.After(time.Second):
+						return m.Checkpoint(ctx, l, c)
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+				res, err := idem.Do(t.Context(), phased(t, f), request("key-0001"), func(ctx context.Context, run *idem.Run) (string, error) {
+					v, err := idem.Phase(ctx, run, "a", func(context.Context) (string, error) {
+						time.Sleep(2 * idem.DefaultLease)
+						if taken {
+							if res, err := idem.Do(t.Context(), phased(t, m), request("key-0001"), s.through("a", "b")); err != nil || res.Attempt != 2 {
+								t.Errorf("Do of another = %+v, %v, want a takeover", res, err)
+							}
+						}
+						return "late", nil
+					})
+					if taken {
+						wantError(t, "Phase(taken over)", err, idem.ErrLeaseLost)
+						_, err = s.phase(ctx, run, "never", "")
+					}
+					return v, err
+				})
+				s.want(t, "never", 0)
+				switch {
+				case taken:
+					wantError(t, "Do", err, idem.ErrLeaseLost)
+				case err != nil || res.Value != "late":
+					t.Errorf("Do = %+v, %v, want the late answer", res, err)
+				}
+			})
+		})
+	}
+}
+
+// What runs within the last step can't be a step of its own: it would wait for the
+// record that the transaction has.
+func TestStepWithinTheLast(t *testing.T) {
+	t.Parallel()
+	b, s := openBank(t), newSteps()
+	e := newTx(t, b, idem.WithPhases("1"))
+	effect := func(within bool) func(context.Context, *idem.Run) (string, error) {
+		return func(ctx context.Context, run *idem.Run) (string, error) {
+			return idem.CompleteTx(ctx, run, b, func(ctx context.Context, _ *sql.Tx) (string, error) {
+				if within {
+					return s.phase(ctx, run, "a", "")
+				}
+				return "done", nil
+			})
+		}
+	}
+	_, err := idem.Do(t.Context(), e.Executor, request("key-0001"), effect(true))
+	wantError(t, "Do(a step within the last)", err, idem.ErrInvalid)
+	s.want(t, "a", 0)
+	if res, err := idem.Do(t.Context(), e.Executor, request("key-0001"), effect(false)); err != nil || res.Value != "done" {
+		t.Errorf("Do = %+v, %v, want it done", res, err)
 	}
 }

@@ -103,6 +103,20 @@ func (r *Run) finished() error {
 	return nil
 }
 
+// last begins the step that ends the effect. Whoever ends it calls leave.
+func (r *Run) last() error {
+	if err := r.finished(); err != nil {
+		return err
+	}
+	if r.stored.Load() != nil {
+		return invalid("the record is completed already")
+	}
+	r.steps.mu.Lock()
+	defer r.steps.mu.Unlock()
+	r.steps.inside = true
+	return nil
+}
+
 // keeps reports whether a run that ends with this error leaves its lease to run out:
 // what it did may not be through.
 func (r *Run) keeps(err error) bool {
@@ -171,8 +185,8 @@ func (r *Run) note(s step) (j journal, state []byte, err error) {
 }
 
 // record stores the step that the run is at. It has as long as the lease lasts that
-// the run has now, whatever becomes of the caller: what was done is not lost to one
-// who goes away.
+// the run has now, and some time even if that is over, as a completion has: whatever
+// becomes of the caller, what was done is not lost to one who goes away.
 func (r *Run) record(ctx context.Context, s step) error {
 	j, state, err := r.note(s)
 	if err != nil {
@@ -180,6 +194,9 @@ func (r *Run) record(ctx context.Context, s step) error {
 	}
 	c := backend.Checkpoint{Sequence: r.next(), Point: s.point(), State: state}
 	end := r.e.beat.cutoff(r.beat)
+	if soonest := time.Now().Add(r.claim.Lease / 4); end.Before(soonest) {
+		end = soonest
+	}
 	for try := 1; ; try++ {
 		err := r.checkpoint(ctx, c, end)
 		switch {
