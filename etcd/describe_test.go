@@ -80,7 +80,7 @@ func TestDescribeEndpoints(t *testing.T) {
 	}
 }
 
-// The suite's user has rights on its prefix only, which is all that keeping records
+// E-13: the suite's user has rights on its prefix only, which is all that keeping records
 // takes.
 func TestRights(t *testing.T) {
 	t.Parallel()

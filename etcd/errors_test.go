@@ -30,7 +30,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// More than the server or the client takes, though the option allows it, is refused,
+// E-6: more than the server or the client takes, though the option allows it, is refused,
 // and nothing is stored.
 func TestTooLargeForTheServer(t *testing.T) {
 	t.Parallel()
@@ -49,7 +49,7 @@ func TestTooLargeForTheServer(t *testing.T) {
 	}
 }
 
-// A server that doesn't answer costs no more than the context or the timeout, and
+// E-11: a server that doesn't answer costs no more than the context or the timeout, and
 // what was asked of it is open.
 func TestServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()

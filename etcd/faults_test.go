@@ -79,7 +79,7 @@ func prepared(t *testing.T, b *etcd.Backend, what string) (backend.Claim, backen
 
 var errLost = status.Error(codes.Unavailable, "error reading from server: EOF")
 
-// A write whose reply is lost, or that never arrived, has an open outcome, and can
+// E-3, X-etcd-reply-lost, field report 26: a write whose reply is lost, or that never arrived, has an open outcome, and can
 // be sent again.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ func lapse(t *testing.T, b backend.Backend, k backend.Key) {
 	})
 }
 
-// Record, recovery point and answer outlive the lease of their claim (fact E-5).
+// Record, recovery point and answer outlive the lease of their claim (E-5, X-etcd-expire-complete).
 func TestRecordsOutliveTheirLease(t *testing.T) {
 	t.Parallel()
 	b, _, _ := fresh(t)
@@ -41,7 +41,7 @@ func TestRecordsOutliveTheirLease(t *testing.T) {
 	}
 }
 
-// The lease granted is the real one, in seconds and no shorter than the server's
+// E-5: the lease granted is the real one, in seconds and no shorter than the server's
 // minimum, also where it was asked for less.
 func TestLeaseGranted(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestLeaseGranted(t *testing.T) {
 	}
 }
 
-// A restart begins every lease anew: it ends later, never earlier. What was
+// E-5, X-etcd-lease-restart: a restart begins every lease anew: it ends later, never earlier. What was
 // acknowledged is there after a kill.
 func TestKillAndRestart(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func keptBy(t *testing.T, c *clientv3.Client, prefix string) map[int64]int {
 	return leases
 }
 
-// Completions share etcd leases that have at least the retention left, also those that
+// E-8: completions share etcd leases that have at least the retention left, also those that
 // come at once.
 func TestRetentionIsShared(t *testing.T) {
 	t.Parallel()

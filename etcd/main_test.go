@@ -25,10 +25,15 @@ func TestMain(m *testing.M) {
 	testenv.Main(page.After(m))
 }
 
-// connect gives a client that is closed when the test ends.
+// connect gives a client of a server that is closed when the test ends.
 func connect(t testing.TB, srv *testenv.EtcdServer, change ...func(*clientv3.Config)) *clientv3.Client {
 	t.Helper()
-	cfg := clientv3.Config{Endpoints: srv.Endpoints, Logger: zap.NewNop(), Context: context.Background()}
+	return connectTo(t, srv.Endpoints, change...)
+}
+
+func connectTo(t testing.TB, endpoints []string, change ...func(*clientv3.Config)) *clientv3.Client {
+	t.Helper()
+	cfg := clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(), Context: context.Background()}
 	for _, f := range change {
 		f(&cfg)
 	}

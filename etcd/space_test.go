@@ -49,7 +49,7 @@ func makeRoom(t *testing.T, c *clientv3.Client) {
 	do("AlarmDisarm", err)
 }
 
-// A server without space replays, shows and refuses, and what was refused is done when
+// E-7, X-etcd-nospace: a server without space replays, shows and refuses, and what was refused is done when
 // there is space again.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestReleaseWithoutSpace(t *testing.T) {
 	}
 }
 
-// Compaction takes history away, and nothing else.
+// E-8: compaction takes history away, and nothing else.
 func TestCompactionInBetween(t *testing.T) {
 	t.Parallel()
 	srv := testenv.EtcdPrivate(t)

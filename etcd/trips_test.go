@@ -60,7 +60,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// A renewal that only keeps the lease alive makes no revision.
+// E-8: a renewal that only keeps the lease alive makes no revision.
 func TestRenewalsMakeNoHistory(t *testing.T) {
 	t.Parallel()
 	b, c, srv := fresh(t)

@@ -70,7 +70,7 @@ func compact(t *testing.T, c *clientv3.Client) {
 }
 
 // What happens between the look and the watch of a wait is told, also when its
-// history is compacted by then (fact E-9).
+// history is compacted by then (E-9).
 func TestAwaitMissesNothing(t *testing.T) {
 	t.Parallel()
 	srv := testenv.EtcdPrivate(t) // a compaction is for everybody
