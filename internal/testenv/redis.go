@@ -39,7 +39,7 @@ func Redis(t testing.TB) *RedisServer {
 	sharedRedis.Lock()
 	if !sharedRedis.tried {
 		sharedRedis.tried = true
-		sharedRedis.server, sharedRedis.err = choose(t, "Redis", providers(t), func(p provider) (*redisServer, error) { return startRedis(p, nil) })
+		sharedRedis.server, sharedRedis.err = choose(t, "Redis", providers(t), func(p provider) (*redisServer, error) { return startRedis(p, redisConfig{}) })
 		if sharedRedis.err == nil && sharedRedis.server.instance != nil {
 			onShutdown(sharedRedis.server.close)
 		}
@@ -62,7 +62,12 @@ func Redis(t testing.TB) *RedisServer {
 // "maxmemory=8mb", and stops it when the test ends.
 func RedisPrivate(t testing.TB, settings ...string) *RedisServer {
 	t.Helper()
-	srv, err := choose(t, "Redis", ours(t), func(p provider) (*redisServer, error) { return startRedis(p, settings) })
+	return redisPrivate(t, redisConfig{settings: settings})
+}
+
+func redisPrivate(t testing.TB, conf redisConfig) *RedisServer {
+	t.Helper()
+	srv, err := choose(t, "Redis", ours(t), func(p provider) (*redisServer, error) { return startRedis(p, conf) })
 	if err != nil {
 		Unavailable(t, "redis", err)
 	}
@@ -91,14 +96,20 @@ type redisServer struct {
 
 const redisStart = 30 * time.Second // usually under a tenth of a second
 
-func startRedis(p provider, settings []string) (*redisServer, error) {
+// redisConfig says what kind of server to start.
+type redisConfig struct {
+	settings []string // "name=value"
+	sentinel string   // the configuration file of a Sentinel; empty for a server with records
+}
+
+func startRedis(p provider, conf redisConfig) (*redisServer, error) {
 	switch p {
 	case fromEnv:
 		return redisFromEnv()
 	case fromDocker:
-		return startDockerRedis(settings)
+		return startDockerRedis(conf)
 	default:
-		return startLocalRedis(settings)
+		return startLocalRedis(conf)
 	}
 }
 

@@ -16,11 +16,16 @@ const redisImage = "redis:7-alpine"
 
 // startDockerRedis runs the official image, or another that has redis-server on
 // its PATH.
-func startDockerRedis(settings []string) (*redisServer, error) {
+func startDockerRedis(conf redisConfig) (*redisServer, error) {
 	password := redisPassword()
+	command := append([]string{"redis-server"}, redisArgs(password, conf.settings)...)
+	if conf.sentinel != "" { // which keeps what it learns in its file
+		command = []string{"sh", "-c", `printf %s "$0" >/tmp/sentinel.conf && exec redis-server /tmp/sentinel.conf --sentinel --port 6379 "$@"`, conf.sentinel}
+		command = append(command, redisArgs(password, conf.settings)...)
+	}
 	d, err := startContainer(testcontainers.ContainerRequest{
 		Image: cmp.Or(os.Getenv("IDEM_TEST_REDIS_IMAGE"), redisImage),
-		Cmd:   append([]string{"redis-server"}, redisArgs(password, settings)...),
+		Cmd:   command,
 	}, "6379/tcp", redisStart, asksRedis(password))
 	if err != nil {
 		return nil, err

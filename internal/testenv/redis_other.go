@@ -4,6 +4,6 @@ package testenv
 
 import "errors"
 
-func startLocalRedis([]string) (*redisServer, error) {
+func startLocalRedis(redisConfig) (*redisServer, error) {
 	return nil, errors.New("local servers are started on Unix only: use Docker or IDEM_TEST_REDIS_URL")
 }
