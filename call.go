@@ -18,6 +18,8 @@ type call struct {
 	inside *call // the call that this one is made in; nil: none
 	flight flight
 
+	resolves bool // for a person, who need not know the code's steps
+
 	// On the leased path, while the effect runs.
 	run    Run
 	runCtx bound.Context

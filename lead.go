@@ -102,7 +102,7 @@ func (e *Executor) lead(cl *call, got backend.Claimed, sent time.Time, effect fu
 	run.operation, run.attempt = r.Operation, r.Attempt
 	run.seq.Store(int64(r.Sequence))
 	if r.RecoveryPoint != "" {
-		if err := run.resume(r.State); err != nil {
+		if err := run.resume(r.State, cl.resolves); err != nil {
 			_ = e.release(cl, c, r.Holder()) // if it fails the lease ends by itself
 			return outcome{}, err
 		}

@@ -125,16 +125,17 @@ func (r *Run) keeps(err error) bool {
 	return maybeDone(err) || r.steps.open && !notDone(err)
 }
 
-// resume takes up the journal of a record with a recovery point.
-func (r *Run) resume(state []byte) error {
-	if r.e.cfg.versions == nil {
+// resume takes up the journal of a record with a recovery point: one that this code
+// knows, or any.
+func (r *Run) resume(state []byte, whatever bool) error {
+	if r.e.cfg.versions == nil && !whatever {
 		return recoveryPoint("its effect had steps when the record was left; the executor needs WithPhases")
 	}
 	j, err := readJournal(state)
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(r.e.cfg.versions, j.Version) {
+	if !whatever && !slices.Contains(r.e.cfg.versions, j.Version) {
 		return recoveryPoint(fmt.Sprintf("the record was begun by version %q of the code; accept it with WithPhases", j.Version))
 	}
 	r.steps.journal = j

@@ -27,6 +27,10 @@ type Claim struct {
 	// and not acquired.
 	RefuseTakeover bool
 
+	// Revive takes over an abandoned record, too, with its recovery point and state: on
+	// behalf of a person who found out what became of it.
+	Revive bool
+
 	// Payload is stored with a new record for whoever finishes it later. May be nil.
 	Payload []byte
 }

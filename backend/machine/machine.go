@@ -16,6 +16,7 @@
 //	started, lapsed               claim                    acquired       new claim id, higher token; point and state kept
 //	started, lapsed, no recovery  claim, RefuseTakeover    as it stands   untouched
 //	  point
+//	abandoned, same request       claim, Revive            acquired       started; new claim id, higher token; point and state kept
 //	started, its claim id         renew                    done           lease extended, never shortened
 //	started, its claim id         checkpoint, complete     by sequence    higher: as asked; lower: untouched;
 //	                                                                      equal: untouched, ErrConflict if it differs
@@ -117,10 +118,16 @@ func (m Claim) step(r *backend.Record, now time.Time) (*backend.Record, Outcome)
 	}
 	left := LeaseLeft(*r, now)
 	own := r.ClaimID == m.ID
+	revived := m.Revive && r.Status == backend.Completed && r.Response.Tombstone == backend.Abandoned
 	switch {
-	case m.Compare(*r) != backend.Same, r.Status == backend.Completed, left > 0 && !own,
+	case m.Compare(*r) != backend.Same, r.Status == backend.Completed && !revived, left > 0 && !own,
 		m.RefuseTakeover && r.RecoveryPoint == "" && !own:
 		return r, Outcome{Claimed: answer(r, false, now)}
+	case revived:
+		n := *r
+		n.Status, n.Response = backend.Started, backend.Response{}
+		n.CompletedAt, n.ExpiresAt = time.Time{}, now.Add(m.Lease+m.Retention)
+		return m.acquire(&n, now)
 	case left > 0:
 		return r, Outcome{Claimed: answer(r, true, now)}
 	case own:
