@@ -40,6 +40,20 @@ func (c *call) records() {
 	c.flags.StringVar(&c.where.prefix, "prefix", "", "redis, etcd: what the keys begin with, a `text` (default idem: and idem/)")
 }
 
+// scope adds the flags that name one record.
+func (c *call) scope(tenant, actor, key *string) {
+	c.flags.StringVar(tenant, "tenant", "", "the `tenant` of the key's scope")
+	c.flags.StringVar(actor, "actor", "", "the `actor` of the key's scope")
+	c.flags.StringVar(key, "key", "", "the `key`, as the client sent it, without quotes")
+}
+
+func wholeKey(tenant, actor, key string) error {
+	if tenant == "" || actor == "" || key == "" {
+		return errors.New("-tenant, -actor and -key are needed: a key is nothing without its scope")
+	}
+	return nil
+}
+
 // parse reads flags and the DSN, in any order.
 func (c *call) parse() (place, error) {
 	words, err := c.words()

@@ -17,9 +17,7 @@ import (
 func inspect(ctx context.Context, c *call) (int, error) {
 	c.records()
 	var k backend.Key
-	c.flags.StringVar(&k.Tenant, "tenant", "", "the `tenant` of the key's scope")
-	c.flags.StringVar(&k.Actor, "actor", "", "the `actor` of the key's scope")
-	c.flags.StringVar(&k.Value, "key", "", "the `key`, as the client sent it, without quotes")
+	c.scope(&k.Tenant, &k.Actor, &k.Value)
 	body := c.flags.Bool("body", false, "show what was stored, too: header, body, state and payload")
 	asJSON := c.flags.Bool("json", false, "print JSON; with -body, bytes are in base64")
 	ctx, cancel := context.WithTimeout(ctx, askBound)
@@ -28,8 +26,8 @@ func inspect(ctx context.Context, c *call) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if k.Tenant == "" || k.Actor == "" || k.Value == "" {
-		return 0, errors.New("-tenant, -actor and -key are needed: a key is nothing without its scope")
+	if err := wholeKey(k.Tenant, k.Actor, k.Value); err != nil {
+		return 0, err
 	}
 	b, done, err := p.open(ctx)
 	if err != nil {

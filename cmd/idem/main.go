@@ -3,6 +3,7 @@
 //	idem doctor DSN         what the server is, what it promises, what is wrong with it
 //	idem conformance DSN    run the conformance suite on it, in a namespace of its own
 //	idem inspect DSN        show one record
+//	idem resolve DSN        record what a person found out about a request
 //	idem sweep DSN          delete what is over, once
 //	idem version
 //
@@ -49,6 +50,7 @@ func commands() []command {
 		{"doctor", "DSN", "say what the server is, what it promises and what is wrong with it", doctor},
 		{"conformance", "DSN", "run the conformance suite on the server, in a namespace of its own", check},
 		{"inspect", "DSN", "show one record", inspect},
+		{"resolve", "DSN", "record what a person found out about a request that no program can decide", resolve},
 		{"sweep", "DSN", "delete the records that are over, once, and print how many", sweep},
 		{"version", "", "print the version of this program", version},
 	}
