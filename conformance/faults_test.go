@@ -127,7 +127,7 @@ var faults = map[string]planted{
 			r.RecoveryPoint = ""
 		}
 	}), "table/in-progress table/takeover-released table/takeover-at-point", ""},
-	"resumes from the start":           {leaving(func(_, after *rec, _ machine.Claim, _ time.Time) { after.RecoveryPoint, after.State = "", nil }), "table/takeover table/takeover-at-point", "lease lifecycle table"},
+	"resumes from the start":           {leaving(func(_, after *rec, _ machine.Claim, _ time.Time) { after.RecoveryPoint, after.State = "", nil }), "table/takeover table/takeover-at-point sweep/revive", "lease lifecycle table"},
 	"keeps the sequence at a takeover": {leaving(func(before, after *rec, _ machine.Claim, _ time.Time) { after.Sequence = before.Sequence }), "table/takeover", "claim complete fence lifecycle sweep table"},
 	"counts no attempts":               {leaving(func(_, after *rec, _ machine.Claim, _ time.Time) { after.Attempt = 1 }), "table/takeover table/takeover-released lease/release-resumed lifecycle/whole", "lease lifecycle table"},
 	"stores the payload of a takeover": {leaving(func(_, after *rec, m machine.Claim, _ time.Time) { after.Payload = m.Payload }), "table/same-id-lapsed table/takeover", "table"},
@@ -277,7 +277,7 @@ var faults = map[string]planted{
 			m.Sequence = 0
 		}
 	}), "complete/empty", ""},
-	"loses tombstones":         {storing(func(r *rec) { r.Response.Tombstone = "" }), "complete/tombstone sweep/tombstone sweep/tombstone-completed", ""},
+	"loses tombstones":         {storing(func(r *rec) { r.Response.Tombstone = "" }), "complete/tombstone sweep/tombstone sweep/tombstone-completed sweep/revive", ""},
 	"aliases what it is given": {func(f *faulty) { f.keep = func(r rec) rec { return r } }, "lifecycle/bytes-copied", ""},
 	"aliases what it returns":  {func(f *faulty) { f.show = func(r rec) rec { return r } }, "lifecycle/bytes-copied", ""},
 	"trims keys":               {identified(func(k backend.Key) backend.Key { k.Value = strings.TrimSpace(k.Value); return k }), "key/bytes", ""},
@@ -293,7 +293,7 @@ var faults = map[string]planted{
 		f.now = func() time.Time { return epoch.Add(now().Sub(epoch) / 2) } // a slow one
 	}, "claim/not-before-lapse claim/retention-over lease/renew-extends", "claim complete fence get lease lifecycle sweep table"},
 	"sweeps the living":    {seeing(func(r *rec, _ *machine.Sweep, _ time.Time) { r.LockedUntil = time.Time{} }), "sweep/live", ""},
-	"sweeps the resumable": {seeing(func(r *rec, _ *machine.Sweep, _ time.Time) { r.RecoveryPoint = "" }), "sweep/live sweep/activity sweep/tombstone", ""},
+	"sweeps the resumable": {seeing(func(r *rec, _ *machine.Sweep, _ time.Time) { r.RecoveryPoint = "" }), "sweep/live sweep/activity sweep/tombstone sweep/revive", ""},
 	"sweeps the retained": {machined(func(r *rec, m machine.Message, now time.Time) (*rec, machine.Outcome) {
 		after, out := machine.Step(r, m, now)
 		switch m.(type) {
@@ -314,6 +314,13 @@ var faults = map[string]planted{
 			r.Response.Tombstone = backend.Streamed
 		}
 	}), "sweep/tombstone-completed", ""},
+	"never revives":         {seeing(func(_ *rec, c *machine.Claim, _ time.Time) { c.Revive = false }), "sweep/revive", ""},
+	"revives for everybody": {seeing(func(_ *rec, c *machine.Claim, _ time.Time) { c.Revive = true }), "sweep/tombstone sweep/tombstone-completed", ""},
+	"revives without what was saved": {leaving(func(_, after *rec, c machine.Claim, _ time.Time) {
+		if c.Revive {
+			after.RecoveryPoint, after.State = "", nil
+		}
+	}), "sweep/revive", ""},
 	"sweeps for ever":       {leaving(func(_, after *rec, _ machine.Sweep, now time.Time) { after.ExpiresAt = now }), "sweep/tombstone sweep/tombstone-completed sweep/not-starved", ""},
 	"never sweeps":          {seeing(func(r *rec, _ *machine.Sweep, _ time.Time) { r.ExpiresAt = time.Time{} }), "sweep/retention sweep/abandoned sweep/exact sweep/limit", "fence get sweep"},
 	"sweeps over its limit": {func(f *faulty) { f.sweep = func(limit int, c []backend.Key) (int, int) { return limit + 1, len(c) } }, "sweep/limit sweep/exact sweep/not-starved", ""},

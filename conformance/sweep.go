@@ -21,6 +21,7 @@ var sweepCases = []testCase{
 	rule("sweep/abandoned", "A started record without a recovery point goes when it is abandoned, and not before.", sweepAbandoned),
 	rule("sweep/activity", "The age of a started record counts from its last activity.", sweepActivity),
 	rule("sweep/tombstone", "An abandoned record past a recovery point becomes a tombstone and is never removed (hard case 5).", sweepTombstone),
+	rule("sweep/revive", "A claim with Revive takes an abandoned record over at its recovery point; it gets nothing else that is completed (hard case 29).", sweepRevive),
 	rule("sweep/tombstone-completed", "A tombstone \"abandoned\" that its holder stored is never removed, and sweeps come to an end over it (hard case 26).", sweepTombstoneCompleted),
 	rule("sweep/limit", "A sweep changes at most limit records, and less than limit means that nothing is left.", sweepLimit),
 	rule("sweep/exact", "A sweep changes as many records as are due, up to its limit.", sweepExactly),
@@ -126,13 +127,7 @@ func sweepActivity(e *env) {
 
 func sweepTombstone(e *env) {
 	c := fleeting("k")
-	l := e.acquire("Claim", c).Holder()
-	e.ok("Checkpoint", e.checkpoint(l, point(1, "charged", "state")))
-	e.advance(c.Lease + c.Abandon)
-	e.until("the record is abandoned", func() bool {
-		e.sweep(10)
-		return e.get(c.Key).Status == backend.Completed
-	})
+	l := e.abandoned(c)
 	r := e.get(c.Key)
 	if r.Response.Tombstone != backend.Abandoned || r.RecoveryPoint != "charged" || string(r.State) != "state" {
 		e.Errorf("Get(abandoned): tombstone %q, point %q, state %q, want %q, \"charged\", \"state\"",
@@ -144,6 +139,35 @@ func sweepTombstone(e *env) {
 	e.swept2(fleeting("canary"))
 	e.refuse("Claim(abandoned)", rival(c))
 	e.same("Get(abandoned, swept again)", e.get(c.Key), r)
+}
+
+// abandoned leaves a record whose holder is gone for good, and returns its lease.
+func (e *env) abandoned(c backend.Claim) backend.Lease {
+	e.Helper()
+	l := e.acquire("Claim", c).Holder()
+	e.ok("Checkpoint", e.checkpoint(l, point(1, "charged", "state")))
+	e.advance(c.Lease + c.Abandon)
+	e.until("the record is abandoned", func() bool {
+		e.sweep(10)
+		return e.get(c.Key).Status == backend.Completed
+	})
+	return l
+}
+
+func sweepRevive(e *env) {
+	c := fleeting("k")
+	e.abandoned(c)
+	n := rival(request("k"))
+	n.Revive = true
+	got := e.acquire("Claim(abandoned, Revive)", n)
+	if got.RecoveryPoint != "charged" || string(got.State) != "state" || got.Response.Tombstone != "" {
+		e.Errorf("Claim(abandoned, Revive): point %q, state %q, tombstone %q, want the recovery point", got.RecoveryPoint, got.State, got.Response.Tombstone)
+	}
+	e.same("Get(revived)", e.get(c.Key), got)
+	e.ok("Complete(revived)", e.complete(got.Holder(), answer(1, "done")))
+	again := rival(n)
+	again.Revive = true
+	e.refuse("Claim(completed, Revive)", again)
 }
 
 func sweepTombstoneCompleted(e *env) {

@@ -26,6 +26,13 @@ func micros(d time.Duration) string {
 	return decimal((d + time.Microsecond - 1) / time.Microsecond)
 }
 
+func flag(is bool) string {
+	if is {
+		return "1"
+	}
+	return "0"
+}
+
 // readClaimed reads what the script claim answers.
 func readClaimed(k backend.Key, reply any) (backend.Claimed, error) {
 	all, ok := reply.([]any)

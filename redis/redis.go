@@ -85,13 +85,9 @@ func (b *Backend) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, 
 	if err := c.Validate(); err != nil {
 		return backend.Claimed{}, err
 	}
-	refuse := "0"
-	if c.RefuseTakeover {
-		refuse = "1"
-	}
 	args := []string{
 		hexID(c.ID), c.Operation, c.Target.Method, c.Target.Path, string(c.Payload),
-		micros(c.Lease), micros(c.Retention), micros(c.Abandon), refuse,
+		micros(c.Lease), micros(c.Retention), micros(c.Abandon), flag(c.RefuseTakeover), flag(c.Revive),
 	}
 	for _, f := range c.Fingerprints {
 		args = append(args, f.Version, hexSum(f.Sum))

@@ -86,6 +86,7 @@ func otherContent(c *machine.Claim) {
 }
 func unknown(c *machine.Claim)  { c.Fingerprints = c.Fingerprints[:1] }
 func refusing(c *machine.Claim) { c.RefuseTakeover = true }
+func reviving(c *machine.Claim) { c.Revive = true }
 
 // fresh is the record of claim 2 with a life of its own.
 func fresh(token backend.Token) *backend.Record {
