@@ -159,6 +159,8 @@ func (cl *claiming) settle(ctx context.Context, r reading) (got backend.Claimed,
 // update is the statement that gives this claim a record that it may have.
 func (cl *claiming) update(r backend.Record) string {
 	switch {
+	case r.Response.Tombstone == backend.Abandoned:
+		return cl.sql.revive
 	case r.Status == backend.Completed:
 		return cl.sql.replace
 	case r.ClaimID == cl.c.ID:
@@ -170,9 +172,9 @@ func (cl *claiming) update(r backend.Record) string {
 
 func (cl *claiming) updateArgs(r backend.Record) []any {
 	switch {
-	case r.Status == backend.Completed:
+	case r.Status == backend.Completed && r.Response.Tombstone != backend.Abandoned:
 		return append(cl.args(), int64(r.Token))
-	case r.ClaimID == cl.c.ID:
+	case r.Status == backend.Started && r.ClaimID == cl.c.ID:
 		return append(cl.holder(r.Token), micros(cl.c.Lease))
 	default:
 		return []any{

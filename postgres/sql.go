@@ -27,6 +27,7 @@ type statements struct {
 	// Updates of a record that is as it was read, or nothing.
 	replace  string // an expired one
 	takeOver string // a lapsed one
+	revive   string // an abandoned one
 	extend   string // one's own, lapsed
 	redraw   string // one's own, just claimed but late
 
@@ -233,10 +234,13 @@ expires_at = `+after("cfg.at", "($12::bigint + $13::bigint)"),
 		`r.status = 'completed' AND r.token = $15::bigint AND r.tombstone <> '`+string(backend.Abandoned)+`'
 AND `+after("r.completed_at", "r.retention_us")+` <= cfg.at`)
 
-	s.takeOver = form(token+`, claim_id = $5::uuid, lease_us = $6::bigint, retention_us = $7::bigint, abandon_us = $8::bigint,
-sequence = 0, attempt = r.attempt + 1, locked_until = `+after("cfg.at", "$6::bigint")+`, updated_at = cfg.at`,
-		`r.status = 'started' AND r.claim_id IS NOT DISTINCT FROM nullif($9::text, '')::uuid AND r.token = $10::bigint
-AND r.sequence = $11::bigint AND r.locked_until <= cfg.at`)
+	resume := token + `, claim_id = $5::uuid, lease_us = $6::bigint, retention_us = $7::bigint, abandon_us = $8::bigint,
+sequence = 0, attempt = r.attempt + 1, locked_until = ` + after("cfg.at", "$6::bigint") + `, updated_at = cfg.at`
+	const asRead = ` AND r.claim_id IS NOT DISTINCT FROM nullif($9::text, '')::uuid AND r.token = $10::bigint AND r.sequence = $11::bigint`
+	s.takeOver = form(resume, `r.status = 'started'`+asRead+` AND r.locked_until <= cfg.at`)
+	s.revive = form(resume+`, status = 'started', tombstone = '', response_status = NULL, response_header = NULL, response_body = NULL,
+completed_at = NULL, expires_at = `+after("cfg.at", "($6::bigint + $7::bigint)"),
+		`r.status = 'completed' AND r.tombstone = '`+string(backend.Abandoned)+`'`+asRead)
 
 	const running = mine + ` AND r.status = 'started'`
 	lease := `locked_until = ` + after("cfg.at", "$7::bigint") + `, updated_at = cfg.at`
