@@ -34,6 +34,9 @@ func (b *Backend) replace(ctx context.Context, op string, at keys, s snapshot, a
 		then = append(then, clientv3.OpDelete(at.started), clientv3.OpDelete(at.payload), clientv3.OpDelete(at.lock), clientv3.OpDelete(at.lapsed))
 	case after.Status == backend.Started:
 		then = append(then, clientv3.OpPut(at.started, value))
+		if s.completed != 0 { // revived
+			then = append(then, clientv3.OpDelete(at.completed))
+		}
 	default:
 		then = append(then, clientv3.OpPut(at.completed, value, clientv3.WithLease(c.kept)),
 			clientv3.OpDelete(at.started), clientv3.OpDelete(at.lock), clientv3.OpDelete(at.lapsed))
