@@ -86,11 +86,12 @@ func TestTable(t *testing.T) {
 		"tombstone abandoned, sweep and claim": {same(started(atPoint, isAbandoned)), []machine.Message{machine.Sweep{}, claim(2), claim(1)}, false, nil},
 		"tombstone abandoned, Revive": {
 			to(started(atPoint, isAbandoned), started(atPoint, resumedBy(2), func(r *backend.Record) { r.ExpiresAt = at.Add(3*time.Hour + 20*time.Second) })),
-			[]machine.Message{claim(2, reviving), claim(2, reviving, refusing)}, true, nil,
+			[]machine.Message{claim(2, reviving), claim(2, reviving, refusing)},
+			true, nil,
 		},
 		"tombstone abandoned, Revive of another request": {same(started(atPoint, isAbandoned)), []machine.Message{claim(2, reviving, otherPath)}, false, nil},
 		"completed or alive, Revive":                     {same(append(alive, started(completed))...), []machine.Message{claim(2, reviving)}, false, nil},
-		"tombstone abandoned, late completion": {same(started(atPoint, isAbandoned)), []machine.Message{complete(own, 3, 1)}, false, backend.ErrConflict},
+		"tombstone abandoned, late completion":           {same(started(atPoint, isAbandoned)), []machine.Message{complete(own, 3, 1)}, false, backend.ErrConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
