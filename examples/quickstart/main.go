@@ -11,6 +11,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+
+	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/sqlite"
 )
 
 func main() {
@@ -33,7 +36,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if _, err := db.ExecContext(ctx, "CREATE TABLE accounts (id TEXT PRIMARY KEY, balance INTEGER NOT NULL); INSERT INTO accounts VALUES ('ada', 9)"); err != nil {
+	if _, err := db.ExecContext(ctx, "CREATE TABLE accounts (id TEXT PRIMARY KEY, balance INTEGER NOT NULL); INSERT INTO accounts VALUES ('ada', 9); CREATE TABLE orders (id INTEGER PRIMARY KEY, amount INTEGER)"); err != nil {
 		return err
 	}
 	for _, key := range []string{"booking-1", "booking-1", "booking-2", "booking-2"} {
@@ -43,6 +46,19 @@ func run(ctx context.Context) (err error) {
 	for range 2 {
 		r, err := sendMoney(ctx, ex.Executor, "ada", "transfer-1", []byte(`{"amount": 5}`))
 		fmt.Println("transfer-1", r, err)
+	}
+	store, err := sqlite.New(db)
+	if err != nil {
+		return err
+	}
+	steps, err := idem.New(store, idem.WithPhases("1")) // "1" is the version of the steps
+	if err != nil {
+		return err
+	}
+	req := idem.Request{Scope: idem.Scope{Tenant: "shop", Actor: "ada"}, Key: "order-17", Operation: "pay order"}
+	for range 2 {
+		r, err := payOrder(ctx, steps, store, req)
+		fmt.Println("order-17", r, err)
 	}
 	server, err := newServer(ex)
 	if err != nil {
