@@ -1,7 +1,10 @@
 package etcd_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,12 +19,14 @@ import (
 
 // The suite on three members. What kills the server kills their leader, and the others
 // elect another one before it comes back; what stops it stops the leader; and a partition cuts
-// the handles off from all of them.
+// the handles off from all of them. A failover is the worst that a cluster promises to
+// survive: the leader is lost for good, and one of the two others has been away while
+// it acknowledged what it did.
 func TestClusterConformance(t *testing.T) {
 	t.Parallel()
-	cl := testenv.EtcdThree(t, "--heartbeat-interval=100", "--election-timeout=1000") // etcd's defaults
+	cl := testenv.EtcdThree(t, "--heartbeat-interval=100", "--election-timeout=1000") // etcd's defaults, as the page says them
 	var cases atomic.Int64
-	conformance.Run(t, func(t *testing.T) conformance.Store {
+	store := func(t *testing.T) conformance.Store {
 		prefix := etcd.WithPrefix(fmt.Sprintf("case%d/", cases.Add(1)))
 		proxies := cl.Proxies(t)
 		var endpoints []string
@@ -31,7 +36,15 @@ func TestClusterConformance(t *testing.T) {
 		impatient := func(c *clientv3.Config) {
 			c.DialKeepAliveTime, c.DialKeepAliveTimeout = time.Second, time.Second // finds out what was cut
 		}
-		open := func(t *testing.T) backend.Backend { return newBackend(t, connectTo(t, endpoints, impatient), prefix) }
+		var opened sync.Mutex
+		var clients []*clientv3.Client
+		open := func(t *testing.T) backend.Backend {
+			c := connectTo(t, endpoints, impatient)
+			opened.Lock()
+			defer opened.Unlock()
+			clients = append(clients, c)
+			return newBackend(t, c, prefix)
+		}
 		return conformance.Store{
 			Open:    func(conformance.T) backend.Backend { return open(t) },
 			Restart: func(conformance.T) { cl.RestartLeader(t) },
@@ -51,7 +64,51 @@ func TestClusterConformance(t *testing.T) {
 					}
 				}
 			},
+			Failover: func(conformance.T) func() {
+				leader := cl.Leader(t)
+				away := (slices.Index(cl.Members, leader) + 1) % len(cl.Members)
+				proxies[away].Refuse(true)
+				proxies[away].CutAll()
+				cl.Members[away].Pause(t)
+				opened.Lock()
+				defer opened.Unlock()
+				for _, c := range clients {
+					answers(t, c)
+				}
+				return func() {
+					leader.Kill(t)
+					t.Cleanup(func() { leader.Start(t) })
+					cl.Members[away].Resume(t)
+					proxies[away].Refuse(false)
+					cl.Leader(t)
+				}
+			},
 			Skewed: func(_ conformance.T, by time.Duration) backend.Backend { return conformance.Skew(t, by, open) },
 		}
+	}
+	shown := conformance.Each(func(r conformance.Result) {
+		if r.ID == "capability/durable-failover" && !slices.ContainsFunc(r.Claims, func(c conformance.Claim) bool {
+			return c.Name == "DurableFailover" && c.Claimed == "yes" && c.Measured == "yes"
+		}) {
+			t.Errorf("%s: %+v, want the loss of a member claimed, and survived by what was acknowledged", r.ID, r.Claims)
+		}
+	})
+	conformance.Run(t, store, conformance.Only(ofServers...), shown, page.Shown())
+	conformance.Run(t, store, conformance.Without(ofServers...))
+}
+
+// answers waits until a client has learned which members there are.
+func answers(t *testing.T, c *clientv3.Client) {
+	t.Helper()
+	row := 0
+	eventually(t, "the client knows whom to ask", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Get(ctx, "k"); err != nil {
+			row = 0
+		} else {
+			row++
+		}
+		return row == 6 // twice as often as there are members, whom it asks in turn
 	})
 }

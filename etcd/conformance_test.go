@@ -33,10 +33,11 @@ func TestConformance(t *testing.T) {
 // ofServers are the groups that want a server they can kill.
 var ofServers = []string{"capability", "fault"}
 
-// What a server promises, and how it takes being killed, paused and cut off.
+// What a server that is alone promises, and how it takes being killed, paused and cut
+// off. The page has what a cluster does, see TestClusterConformance.
 func TestServerConformance(t *testing.T) {
 	t.Parallel()
-	srv := testenv.EtcdPrivate(t, "--heartbeat-interval=100", "--election-timeout=1000") // etcd's defaults, as the page says them
+	srv := testenv.EtcdPrivate(t)
 	var cases atomic.Int64
 	conformance.Run(t, func(t *testing.T) conformance.Store {
 		prefix := etcd.WithPrefix(fmt.Sprintf("case%d/", cases.Add(1)))
@@ -63,5 +64,5 @@ func TestServerConformance(t *testing.T) {
 				return conformance.Skew(t, by, func(t *testing.T) backend.Backend { return newBackend(t, connect(t, srv), prefix) })
 			},
 		}
-	}, conformance.Only(ofServers...), page.Shown())
+	}, conformance.Only(ofServers...))
 }
