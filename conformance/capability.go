@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -16,9 +17,9 @@ var capabilityCases = []testCase{
 	capability([]string{"DurableFailover"}, []Power{PowerFailover}, "capability/durable-failover", "What was acknowledged survives the loss of a machine.", capabilityFailover),
 	capability([]string{"Shared"}, nil, "capability/shared", "Several processes use one store, exactly if that is claimed.", capabilityShared),
 	capability([]string{"NativeExpiry"}, nil, "capability/native-expiry", "The store deletes by itself what is over, exactly if that is claimed.", capabilityExpiry),
-	capability([]string{"Clock"}, []Power{PowerSkewed}, "capability/clock", "Leases and retention go by the clock that is claimed, whatever the caller's shows.", capabilityClock),
+	capability([]string{"Clock"}, []Power{PowerSkewed}, "capability/clock", "Leases and retention go by the clock that is claimed, whatever the caller's shows (field report 23).", capabilityClock),
 	capability([]string{"FreshReads"}, nil, "capability/fresh-reads", "Get on any handle sees every acknowledged write.", capabilityFresh),
-	capability([]string{"MaxValue"}, nil, "capability/max-value", "A value of the largest size is stored; one byte more is ErrTooLarge and changes nothing.", capabilityMaxValue),
+	capability([]string{"MaxValue"}, nil, "capability/max-value", "A value of the largest size is stored; one byte more is ErrTooLarge, changes nothing and leaves room for a tombstone (field report 29).", capabilityMaxValue),
 	capability([]string{"MinLease", "LeaseRound"}, nil, "capability/lease", "A lease is granted as asked, but for the rounding that is claimed.", capabilityLease),
 	capability([]string{"LeaseStretch"}, []Power{PowerRestart}, "capability/lease-stretch", "A lease ends no later than granted and stretched as claimed, also over a kill, and a stretch is claimed only where there is one.", capabilityStretch),
 	capability([]string{"TokensBreakOn"}, []Power{PowerRestart, PowerSkewed}, "capability/tokens", "Tokens of a key grow over everything that is not named to break them.", capabilityTokens),
@@ -141,10 +142,26 @@ func capabilityMaxValue(e *env) {
 		e.still("Complete(limit+1 bytes)", r.Key, backend.ErrTooLarge, func() error {
 			return e.complete(l, backend.Completion{Sequence: 1, Response: backend.Response{Header: body[:1], Body: body[1:]}})
 		})
+		e.tombstoneFor(body)
 	}
 	e.ok("Checkpoint(limit bytes)", e.checkpoint(l, backend.Checkpoint{Sequence: 1, Point: "p", State: body[1:]}))
 	e.ok("Complete(limit bytes)", e.complete(l, backend.Completion{Sequence: 2, Response: backend.Response{Header: body[:1], Body: body[2:]}}))
 	e.measured("MaxValue", size(limit)+" are stored", true)
+}
+
+// tombstoneFor does what the library does when the effect has run and its answer turns
+// out to be too large.
+func (e *env) tombstoneFor(body []byte) {
+	e.Helper()
+	c := request("too large")
+	l := e.acquire("Claim", c).Holder()
+	if err := e.complete(l, backend.Completion{Sequence: 1, Response: backend.Response{Body: body}}); !errors.Is(err, backend.ErrTooLarge) {
+		e.Errorf("Complete(limit+1 bytes) = %v, want ErrTooLarge", err)
+	}
+	e.ok("Complete(tombstone in its place)", e.complete(l, backend.Completion{Sequence: 1, Response: backend.Response{Tombstone: backend.TooLarge}}))
+	if r := e.refuse("Claim(too large)", rival(c)); r.Response.Tombstone != backend.TooLarge {
+		e.Errorf("Claim(too large): tombstone = %q, want %q", r.Response.Tombstone, backend.TooLarge)
+	}
 }
 
 // capabilityKill leaves leases, recovery points and responses to a kill.

@@ -12,6 +12,7 @@ var completeCases = []testCase{
 	rule("complete/empty", "An empty response is a response (field report 22).", completeEmpty),
 	rule("complete/tombstone", "A tombstone is stored and told apart from a response.", completeTombstone),
 	rule("complete/retention", "The retention counts from the completion, also of a record that was resumed late.", completeRetention),
+	rule("complete/cold", "A process that has seen nothing of a request replays its answer, and refuses another request with the key (field report 13).", completeCold),
 	rule("complete/at-once", "The same completion sent several times at once succeeds every time.", completeAtOnce),
 }
 
@@ -93,5 +94,29 @@ func completeAtOnce(e *env) {
 		return e.complete(l, answer(1, "done"))
 	}) {
 		e.ok("Complete(at once)", err)
+	}
+}
+
+// completeCold asks handles that are opened when all is over.
+func completeCold(e *env) {
+	c := request("k")
+	want := e.completed(c)
+	for _, tt := range []struct {
+		name   string
+		change func(c *backend.Claim)
+		part   backend.Part
+	}{
+		{"same request", func(*backend.Claim) {}, backend.Same},
+		{"other content", func(c *backend.Claim) { c.Fingerprints = []backend.Fingerprint{fingerprint("v1", "other")} }, backend.Content},
+		{"other target", func(c *backend.Claim) { c.Target.Path += "/2" }, backend.Path},
+	} {
+		n := rival(c)
+		tt.change(&n)
+		got, err := e.open().Claim(e.Context(), n)
+		e.ok("Claim(new handle, "+tt.name+")", err)
+		if part := n.Compare(got.Record); got.Acquired || part != tt.part {
+			e.Errorf("Claim(new handle, %s): acquired = %v, the record differs in %v, want false, %v", tt.name, got.Acquired, part, tt.part)
+		}
+		e.same("Claim(new handle, "+tt.name+"): record returned", got.Record, want)
 	}
 }

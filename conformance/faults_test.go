@@ -91,13 +91,13 @@ var faults = map[string]planted{
 			r.LockedUntil = now.Add(time.Hour)
 		}
 	}), "table/takeover claim/not-before-lapse lease/renew-extends", "claim complete fence key lease lifecycle table"},
-	"compares nothing": {seeing(func(r *rec, m *machine.Claim, _ time.Time) { r.Target, r.Fingerprint = m.Target, m.Fingerprints[0] }), "table/mismatch table/mismatch-same-id", "table"},
+	"compares nothing": {seeing(func(r *rec, m *machine.Claim, _ time.Time) { r.Target, r.Fingerprint = m.Target, m.Fingerprints[0] }), "table/mismatch table/mismatch-same-id", "table complete"},
 	"compares only what completed": {seeing(func(r *rec, m *machine.Claim, _ time.Time) {
 		if r.Status == backend.Started {
 			r.Target, r.Fingerprint = m.Target, m.Fingerprints[0]
 		}
 	}), "table/mismatch table/mismatch-same-id table/takeover", ""},
-	"compares the target only": {seeing(func(r *rec, m *machine.Claim, _ time.Time) { r.Fingerprint = m.Fingerprints[0] }), "table/mismatch table/mismatch-same-id", "table"},
+	"compares the target only": {seeing(func(r *rec, m *machine.Claim, _ time.Time) { r.Fingerprint = m.Fingerprints[0] }), "table/mismatch table/mismatch-same-id", "table complete"},
 	"compares the newest version only": {seeing(func(r *rec, m *machine.Claim, _ time.Time) {
 		m.Fingerprints = m.Fingerprints[:1]
 	}), "table/takeover", ""},
@@ -253,8 +253,9 @@ var faults = map[string]planted{
 			r.Response.Status++
 		}
 	}), "table/completed-again complete/empty", "complete table"},
-	"takes late completions":                {seeing(func(r *rec, m *machine.Complete, _ time.Time) { r.Sequence = 0 }), "table/complete-lower table/complete-equal", ""},
-	"forgets the fingerprint on completion": {leaving(func(_, after *rec, _ machine.Complete, _ time.Time) { after.Fingerprint = backend.Fingerprint{} }), "table/complete table/replay", "table"},
+	"takes late completions":                               {seeing(func(r *rec, m *machine.Complete, _ time.Time) { r.Sequence = 0 }), "table/complete-lower table/complete-equal", ""},
+	"forgets the fingerprint on completion":                {leaving(func(_, after *rec, _ machine.Complete, _ time.Time) { after.Fingerprint = backend.Fingerprint{} }), "table/complete table/replay", "table complete"},
+	"knows a completed fingerprint where it was completed": {func(f *faulty) { f.warm = true }, "complete/cold", "lifecycle"},
 	"keeps the state on completion": {leaving(func(before, after *rec, _ machine.Complete, _ time.Time) {
 		after.State, after.Payload = before.State, before.Payload
 	}), "table/complete", ""},

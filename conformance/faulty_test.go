@@ -42,6 +42,7 @@ type faulty struct {
 	unsure   func(op string) error                             // the error of a call that no copy has; nil: none
 	late     time.Duration                                     // how long after their time
 	transact bool                                              // handles have transactions
+	warm     bool                                              // only the handle that completed knows the fingerprint
 
 	*state
 }
@@ -243,6 +244,8 @@ func (f *faulty) open() backend.Backend {
 		return newFaulty(f.now, func(n *faulty) { n.describe = f.describe })
 	case f.transact:
 		return transacting{&h}
+	case f.warm:
+		h.remember()
 	case f.stale:
 		return &stale{faulty: &h, seen: make(map[backend.Key]backend.Record)}
 	}
@@ -256,6 +259,31 @@ func (f *faulty) skewed(by time.Duration) backend.Backend {
 		h.now = func() time.Time { return f.now().Add(by) }
 	}
 	return &h
+}
+
+// remember lets a handle keep for itself what the store forgets on completion.
+func (f *faulty) remember() {
+	own := make(map[backend.Key]backend.Fingerprint)
+	known := func(r backend.Record) backend.Record {
+		if fp, ok := own[r.Key]; ok && r.Status == backend.Completed {
+			r.Fingerprint = fp
+		}
+		return r
+	}
+	f.show = func(r backend.Record) backend.Record { return known(r.Clone()) }
+	f.step = func(r *backend.Record, m machine.Message, now time.Time) (*backend.Record, machine.Outcome) {
+		if r != nil {
+			n := known(*r)
+			r = &n
+		}
+		after, out := machine.Step(r, m, now)
+		if _, ok := m.(machine.Complete); ok && out.Changed {
+			n := *after
+			own[n.Key], n.Fingerprint = n.Fingerprint, backend.Fingerprint{}
+			after = &n
+		}
+		return after, out
+	}
 }
 
 // transacting is a handle that looks as if it had transactions.

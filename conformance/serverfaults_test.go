@@ -121,6 +121,12 @@ var serverFaults = map[string]planted{
 			return err
 		}
 	}, "capability/max-value", ""},
+	"has no room for a tombstone": {machined(func(r *rec, m machine.Message, now time.Time) (*rec, machine.Outcome) {
+		if c, ok := m.(machine.Complete); ok && c.Response.Tombstone != "" {
+			return r, machine.Outcome{Err: backend.ErrTooLarge}
+		}
+		return machine.Step(r, m, now)
+	}), "capability/max-value", ""},
 	"expires by itself, but late": {func(f *faulty) {
 		claiming(func(c *backend.Capabilities) { c.NativeExpiry = true })(f)
 		f.vanish, f.late = true, time.Hour

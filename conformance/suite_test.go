@@ -24,7 +24,7 @@ func failures(t *testing.T, fault func(f *faulty), opts ...conformance.Option) (
 		clock := memory.NewClock(epoch)
 		b := newFaulty(clock.Now, fault)
 		var first backend.Backend = b // one that sees its own writes
-		if b.transact {
+		if b.transact || b.warm {
 			first = b.open()
 		}
 		return conformance.Store{
