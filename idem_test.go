@@ -286,6 +286,8 @@ func TestReject(t *testing.T) {
 	}
 }
 
+// Field report 29: a limit that shows when the effect has run is answered with a
+// tombstone.
 func TestValuesThatCannotBeStored(t *testing.T) {
 	e := newExecutor(t, memory.New(), idem.WithMaxResponse(10))
 	t.Run("too large", func(t *testing.T) {

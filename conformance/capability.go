@@ -14,7 +14,7 @@ import (
 var capabilityCases = []testCase{
 	capability([]string{"Transactions"}, nil, "capability/transactions", "Who claims transactions implements Transactor, and who implements it claims them.", capabilityTransactions),
 	capability([]string{"DurableKill"}, []Power{PowerRestart}, "capability/durable-kill", "What was acknowledged survives the kill of the store's process.", capabilityKill),
-	capability([]string{"DurableFailover"}, []Power{PowerFailover}, "capability/durable-failover", "What was acknowledged survives the loss of a machine.", capabilityFailover),
+	capability([]string{"DurableFailover"}, []Power{PowerFailover}, "capability/durable-failover", "What was acknowledged survives the loss of a machine, if that is claimed (field report 27).", capabilityFailover),
 	capability([]string{"Shared"}, nil, "capability/shared", "Several processes use one store, exactly if that is claimed.", capabilityShared),
 	capability([]string{"NativeExpiry"}, nil, "capability/native-expiry", "The store deletes by itself what is over, exactly if that is claimed.", capabilityExpiry),
 	capability([]string{"Clock"}, []Power{PowerSkewed}, "capability/clock", "Leases and retention go by the clock that is claimed, whatever the caller's shows (field report 23).", capabilityClock),

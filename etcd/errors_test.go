@@ -30,7 +30,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// E-6: more than the server or the client takes, though the option allows it, is refused,
+// E-6, field report 29: more than the server or the client takes, though the option allows it, is refused,
 // and nothing is stored.
 func TestTooLargeForTheServer(t *testing.T) {
 	t.Parallel()
