@@ -21,13 +21,17 @@ export PATH := $(CURDIR)/bin:$(PATH)
 
 .PHONY: help
 help: ## show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
 test: ## run all tests with real servers, getting those that are missing
 	scripts/ensure-servers.sh
 	go test $(COUNTED) # the race detector allocates, too
 	go test -race -timeout $(TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: test-docker
+test-docker: ## run the adapters' tests in containers, with images made from Debian's packages
+	TIMEOUT=$(TIMEOUT) scripts/test-docker.sh $(TESTFLAGS)
 
 .PHONY: lint
 lint: tools ## check formatting, vet, linters and known vulnerabilities
