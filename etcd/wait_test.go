@@ -157,31 +157,29 @@ func TestAwaitSurvivesItsConnection(t *testing.T) {
 func TestAwaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Etcd(t)
-	w := new(wire)
 	proxy := testenv.NewProxy(t, srv.Endpoints[0])
 	prefix := etcd.WithPrefix(srv.Prefix)
 	b := newBackend(t, connect(t, srv), prefix)
-	through := connect(t, srv, w.config, func(c *clientv3.Config) { c.Endpoints = []string{proxy.Addr()} })
-	waiter := newBackend(t, through, prefix)
 	r := acquire(t, b, request("k"))
-	ends := func(when string, ctx context.Context, cancel func()) {
+	ends := func(when string, ctx context.Context, end func()) {
 		t.Helper()
-		w.reset()
+		w := new(wire) // a client keeps the stream of its watches for a while
+		waiter := newBackend(t, connectTo(t, []string{proxy.Addr()}, w.config), prefix)
 		told := awaiting(ctx, waiter, r.Key)
 		watched(t, w)
-		cancel()
+		end()
 		if err := <-told; !errors.Is(err, backend.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 			t.Errorf("Await(%s) = %v, want ErrUnavailable and context.Canceled", when, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ends("cancelled", ctx, cancel)
-	if err := waiter.Await(ctx, r.Key); !errors.Is(err, context.Canceled) {
+	if err := b.Await(ctx, r.Key); !errors.Is(err, context.Canceled) {
 		t.Errorf("Await(cancelled before) = %v, want context.Canceled", err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	ends("cut off and cancelled", ctx, func() { proxy.Partition(); cancel() })
-	if err := waiter.Await(t.Context(), backend.Key{}); !errors.Is(err, backend.ErrInvalid) {
+	if err := b.Await(t.Context(), backend.Key{}); !errors.Is(err, backend.ErrInvalid) {
 		t.Errorf("Await(no key) = %v, want ErrInvalid", err)
 	}
 }
