@@ -12,7 +12,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/idem-go/idem/backend"
-	"github.com/idem-go/idem/conformance"
 	"github.com/idem-go/idem/internal/testenv"
 	"github.com/idem-go/idem/redis"
 )
@@ -246,24 +245,6 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// a failover loses what the replica has not got yet, and the key is had
-// twice. That is why DurableFailover is not claimed. What stays is the fence.
-func TestFailoverLosesAClaim(t *testing.T) {
-	t.Parallel()
-	replica, first, second := replicated(t)
-	primary := newBackend(t, connect(t, first.URL))
-	must(t, replica.ReplicaOf(t.Context(), "127.0.0.1", "1").Err()) // cut off: nobody is there
-	old := acquire(t, primary, request("k"))
-	first.Kill(t)
-	must(t, replica.ReplicaOf(t.Context(), "NO", "ONE").Err())
-	b := newBackend(t, connect(t, second.URL))
-	r := acquire(t, b, request("k"))
-	if err := b.Complete(t.Context(), old.Holder(), completion("old")); !errors.Is(err, backend.ErrLeaseLost) {
-		t.Errorf("Complete of the lost claim = %v, want ErrLeaseLost", err)
-	}
-	must(t, b.Complete(t.Context(), r.Holder(), completion("new")))
-}
-
 // A replica refuses, also to read: it may be behind.
 func TestReplicaRefuses(t *testing.T) {
 	t.Parallel()
@@ -317,79 +298,5 @@ func TestRefusals(t *testing.T) {
 	must(t, client.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
 	if got, err := b.Claim(t.Context(), request("k")); err != nil || !got.Acquired {
 		t.Errorf("Claim after it = acquired %v, %v, want acquired", got.Acquired, err)
-	}
-}
-
-// clustered is a cluster of one server that has all slots.
-func clustered(t *testing.T) (*testenv.RedisServer, func(h interface{ Cleanup(f func()) }, via string) *goredis.ClusterClient) {
-	t.Helper()
-	srv := testenv.RedisPrivate(t, "cluster-enabled=yes")
-	client := connect(t, srv.URL)
-	announce(t, client, srv.Addr)
-	must(t, client.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
-	until(t, "the cluster is up", func() bool {
-		return client.Set(t.Context(), "probe", "x", 0).Err() == nil
-	})
-	opts, err := goredis.ParseURL(srv.URL)
-	must(t, err)
-	return srv, func(h interface{ Cleanup(f func()) }, via string) *goredis.ClusterClient {
-		c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{via}, Password: opts.Password, PoolSize: 4})
-		h.Cleanup(func() { _ = c.Close() }) // nothing to lose
-		return c
-	}
-}
-
-// announce says where clients of a cluster are to find the server.
-func announce(t *testing.T, client *goredis.Client, addr string) {
-	t.Helper()
-	host, port := splitAddr(t, addr)
-	must(t, client.ConfigSet(t.Context(), "cluster-announce-ip", host).Err())
-	must(t, client.ConfigSet(t.Context(), "cluster-announce-port", port).Err())
-}
-
-// on a cluster every script stays within its one key, whatever is in its name.
-func TestConformanceOnACluster(t *testing.T) {
-	t.Parallel()
-	srv, open := clustered(t)
-	conformance.Run(t, func(*testing.T) conformance.Store {
-		prefix := "case" + strconv.FormatInt(cases.Add(1), 10) + ":"
-		return conformance.Store{Open: func(h conformance.T) backend.Backend {
-			b, err := redis.New(open(h, srv.Addr), redis.WithPrefix(prefix))
-			if err != nil {
-				h.Fatalf("New = %v", err)
-			}
-			return b
-		}}
-	}, conformance.Without(ofServers...))
-}
-
-// a cluster client repeats commands whatever MaxRetries says; not ours. WAIT
-// goes where the key is.
-func TestClusterReplyIsLost(t *testing.T) {
-	t.Parallel()
-	srv, open := clustered(t)
-	direct := connect(t, srv.URL)
-	proxy := srv.Proxy(t)
-	announce(t, direct, proxy.Addr())
-	b := newBackend(t, open(t, proxy.Addr()))
-	acquire(t, b, request("warm"))
-	c := request("k")
-	proxy.Add(testenv.Rule{On: testenv.ToServer, Match: testenv.Contains("evalsha"), Do: testenv.CutAfter})
-	if _, err := b.Claim(t.Context(), c); err == nil || backend.NotApplied(err) {
-		t.Errorf("Claim, its reply lost = %v, want an error that is not NotApplied", err)
-	}
-	r := acquire(t, b, c)
-	if r.Attempt != 1 {
-		t.Errorf("attempt = %d, want 1: the claim knows itself", r.Attempt)
-	}
-	if d, _ := findings(t, b); d.Server == "" {
-		t.Error("Describe on a cluster: no version, want the server's")
-	}
-	weak := newBackend(t, open(t, proxy.Addr()), redis.WithReplicas(1, time.Millisecond))
-	if err := weak.Complete(t.Context(), r.Holder(), completion("x")); err == nil || backend.NotApplied(err) {
-		t.Errorf("Complete without a replica = %v, want an error that is not NotApplied", err)
-	}
-	if got := get(t, b, c.Key); got.Status != backend.Completed {
-		t.Errorf("the record is %v, want completed", got.Status)
 	}
 }
