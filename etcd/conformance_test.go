@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/internal/testenv"
 )
 
-var page = limits.Of("etcd")
+var page = limits.Of("etcd", "three members with etcd's default timeouts")
 
 // Nobody can move etcd's clock: the suite waits for real leases.
 func TestConformance(t *testing.T) {

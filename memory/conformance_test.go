@@ -11,7 +11,7 @@ import (
 	"github.com/idem-go/idem/memory"
 )
 
-var page = limits.Of("memory").Spare("there is no server that could be killed, stopped or cut off", "fault")
+var page = limits.Of("memory", "the memory of one process").Spare("there is no server that could be killed, stopped or cut off", "fault")
 
 func TestMain(m *testing.M) { os.Exit(page.After(m).Run()) }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/idem-go/idem/postgres"
 )
 
-var page = limits.Of("postgres").Spare("a claim that waits can draw two tokens, which the model of the histories knows nothing of", "history")
+var page = limits.Of("postgres", "one server with PostgreSQL's defaults").Spare("a claim that waits can draw two tokens, which the model of the histories knows nothing of", "history")
 
 var cases atomic.Int64
 

@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/redis"
 )
 
-var page = limits.Of("redis")
+var page = limits.Of("redis", "one server with appendonly yes and appendfsync always")
 
 var cases atomic.Int64
 

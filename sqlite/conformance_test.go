@@ -14,7 +14,7 @@ import (
 	"github.com/idem-go/idem/sqlite"
 )
 
-var page = limits.Of("sqlite").Spare("nothing lies between a process and its file that could be cut", "fault/partition")
+var page = limits.Of("sqlite", "files as sqlite.Open sets them up, by processes of one machine").Spare("nothing lies between a process and its file that could be cut", "fault/partition")
 
 // handle opens the file anew, as another process would.
 func handle(t conformance.T, path string) *sqlite.Backend {

@@ -34,33 +34,33 @@ func TestWhatAPageWants(t *testing.T) {
 			"capability/max-value", "capability/lease", "capability/lease-stretch", "capability/tokens")
 	}
 
-	p := rest(Of("some"))
+	p := rest(Of("some", "a server"))
 	show(t, p, groups)
 	page, err := p.render()
 	if err != nil {
 		t.Fatalf("render = %v, want nil", err)
 	}
-	for _, want := range []string{"# Conformance some\n", "| get/missing |", "| table/new | not run |  | too long for this test |", "| capability/transactions | no |"} {
+	for _, want := range []string{"# Conformance some on a server\n", "| get/missing |", "| table/new | not run |  | too long for this test |", "| capability/transactions | no |"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("render wrote\n%s\nwant %q in it", page, want)
 		}
 	}
 
 	var missing *incompleteError
-	p = rest(Of("some"))
+	p = rest(Of("some", "a server"))
 	show(t, p, conformance.Only("capability/transactions"))
 	if _, err := p.render(); !errors.As(err, &missing) || missing.ids[0] != "get/missing" {
 		t.Errorf("render(get was not run) = %v, want what is missing", err)
 	}
-	p = rest(Of("some"))
+	p = rest(Of("some", "a server"))
 	show(t, p, conformance.Only("get"))
 	if _, err := p.render(); !errors.As(err, &missing) {
 		t.Errorf("render(transactions not known) = %v, want it incomplete", err)
 	}
 	for name, p := range map[string]*Page{
-		"run and spared":  rest(Of("some")).Spare("no", "get"),
-		"no such group":   rest(Of("some")).Spare("no", "gte"),
-		"run twice, once": rest(Of("some")),
+		"run and spared":  rest(Of("some", "a server")).Spare("no", "get"),
+		"no such group":   rest(Of("some", "a server")).Spare("no", "gte"),
+		"run twice, once": rest(Of("some", "a server")),
 	} {
 		show(t, p, groups)
 		if name == "run twice, once" {
