@@ -56,6 +56,16 @@ func (r *Run) Stream(ctx context.Context, answer Response) error {
 	return nil
 }
 
+// Answer is what the run has stored as the answer of its request already, by
+// [CompleteTx] or Stream, if anything. Whoever answers the caller must not say
+// anything else.
+func (r *Run) Answer() (Response, bool) {
+	if stored := r.stored.Load(); stored != nil {
+		return *stored, true
+	}
+	return Response{}, false
+}
+
 func (r *Run) next() backend.Sequence { return backend.Sequence(r.seq.Add(1)) }
 
 func (r *Run) completion(resp Response) backend.Completion {

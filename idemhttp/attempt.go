@@ -44,7 +44,12 @@ func attemptOf(ctx context.Context) *attempt {
 	return a
 }
 
-// RunFrom returns the run that the handler is in, on the leased path.
+// RunFrom returns the run that the handler is in, on the leased path: with it the
+// handler can go in steps (idem.Phase, idem.PhaseTx, idem.Call). The error of a step is
+// passed on with [Transient], and nothing is written.
+//
+// A handler that ends with idem.CompleteTx gives that an answer made by [NewAnswer].
+// The middleware sends it; what the handler writes itself is dropped.
 func RunFrom(ctx context.Context) (*idem.Run, bool) {
 	for a := attemptOf(ctx); a != nil; a = attemptOf(a.Context) {
 		if a.run != nil {
@@ -66,7 +71,10 @@ func Tx[T any](ctx context.Context) (tx T, ok bool) {
 }
 
 // Transient says that the handler's answer is not to be stored, whatever its
-// status: the next try runs the handler again. cause is why, and may be nil. On the
+// status: the next try runs the handler again. cause is why, and may be nil. If there
+// is one and the handler has written nothing, the client gets the problem that it is:
+// so a handler says no more than Transient(ctx, err) of an error that it has no answer
+// to, and returns. On the
 // transaction path everything is rolled back, and a cause that is the database's
 // wish to run the transaction again (a serialization failure, a deadlock) has the
 // handler run again at once. On the leased path idem.MaybeDone(cause) keeps the key
@@ -91,6 +99,12 @@ func (a *attempt) stores(status int) bool {
 	}
 	return a.verdict == final
 }
+
+// failed is how a handler leaves the run that has an error and no answer.
+type failed struct{ cause error }
+
+func (f *failed) Error() string { return "idemhttp: the handler failed: " + f.cause.Error() }
+func (f *failed) Unwrap() error { return f.cause }
 
 // unstored is how an answer that is not stored leaves the run.
 type unstored struct {
@@ -134,6 +148,15 @@ func (x *exchange) attempt(ctx context.Context, run *idem.Run, tx any) (idem.Res
 func (a *attempt) answer() (idem.Response, error) {
 	if a.rec.err != nil {
 		return idem.Response{}, a.rec.err
+	}
+	if a.run != nil && !a.rec.live {
+		if stored, ok := a.run.Answer(); ok {
+			a.rec.split.once = nil // of an answer that nobody gets
+			return stored, nil
+		}
+	}
+	if a.cause != nil && a.rec.status == 0 {
+		return idem.Response{}, &failed{a.cause}
 	}
 	resp := a.rec.response()
 	if !a.rec.live && !a.stores(resp.Status) {

@@ -35,6 +35,15 @@
 // like any other. A handler that panics, with [http.ErrAbortHandler] too, has not
 // answered: nothing is stored and the panic goes on.
 //
+// # Steps
+//
+// On the leased path a handler can go in steps, with the run that [RunFrom] gives it and
+// an executor with idem.WithPhases. An answer that is not stored, a 500 for example, then
+// does not free the key but ends the run: the client's retry goes on behind the last
+// step that is done. Where a call may have been sent and has no outcome, no answer is
+// stored, whatever the handler wrote, and retries get 409 until the lease is over; the next
+// one finds out.
+//
 // # First answer and replay
 //
 // Both are written by the same code from what was stored, so they are equal, to the byte
@@ -82,6 +91,8 @@
 //	the store can't be asked; the handler did not    503     yes, Retry-After
 //	  run, or its transaction was rolled back
 //	the handler ran, its answer is not stored        503     yes, Retry-After
+//	the handler failed ([Transient])                 503     yes, Retry-After
+//	the record was left by code with other steps     503     yes, Retry-After
 //	another run took the key over                    503     yes, Retry-After
 //	the server is set up wrongly (no scope, …)       500     no
 //

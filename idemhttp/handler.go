@@ -144,7 +144,7 @@ func (x *exchange) respond(res idem.Result[idem.Response], err error) {
 	}
 	switch {
 	case err != nil:
-		p := problemOf(err, x.h.cfg, x.last != nil || attemptOf(x.r.Context()) != nil)
+		p := problemOf(err, x.h.cfg, x.progress())
 		if p.Status >= http.StatusInternalServerError {
 			x.h.cfg.onError(x.r, err)
 		}
@@ -156,5 +156,25 @@ func (x *exchange) respond(res idem.Result[idem.Response], err error) {
 	}
 }
 
-// errNoAnswer: the key's record was completed by something that is no HTTP handler.
-var errNoAnswer = invalid("the record of the key has no status; a job and a handler use the same scope and key")
+// progress is how far an exchange came.
+type progress uint8
+
+const (
+	notRun      progress = iota
+	ranLeased            // the handler ran, in no transaction: what it did is done
+	ranAndUndid          // the handler ran in a transaction, or another handler did that this request is inside of
+)
+
+func (x *exchange) progress() progress {
+	switch {
+	case x.last != nil && x.last.run != nil:
+		return ranLeased
+	case x.last != nil, attemptOf(x.r.Context()) != nil:
+		return ranAndUndid
+	}
+	return notRun
+}
+
+// errNoAnswer: the key's record was completed by something that is no HTTP handler, or
+// by one that gave CompleteTx no HTTP answer.
+var errNoAnswer = invalid("the record of the key has no status; a job and a handler use the same scope and key, or the value given to idem.CompleteTx was not made by NewAnswer")

@@ -76,6 +76,14 @@ var (
 		Type: "unavailable", Title: "Idempotency keys unavailable", Status: http.StatusServiceUnavailable,
 		Detail: "The server can't look up the key. Nothing was done. Retry with the same key.", Retryable: true, retryAfter: time.Second,
 	}
+	notResumable = problem{
+		Type: "not-resumable", Title: "Request can't be resumed here", Status: http.StatusServiceUnavailable,
+		Detail: "The request was begun by another version of the service, which has got further with it than this one can follow. Retry with the same key.", Retryable: true, retryAfter: time.Second,
+	}
+	requestFailed = problem{
+		Type: "request-failed", Title: "Request failed", Status: http.StatusServiceUnavailable,
+		Detail: "The request was not carried out to its end. Retry with the same key to go on with it.", Retryable: true, retryAfter: time.Second,
+	}
 	unknownOutcome = problem{
 		Type: "unknown-outcome", Title: "Outcome unknown", Status: http.StatusServiceUnavailable,
 		Detail: "The request may have been carried out. Retry with the same key to find out.", Retryable: true, retryAfter: time.Second,
@@ -86,9 +94,8 @@ var (
 	}
 )
 
-// problemOf says what an error is for the client. ran: in a handler, of this
-// request or of one that this request is inside of.
-func problemOf(err error, cfg *config, ran bool) problem {
+// problemOf says what an error is for the client.
+func problemOf(err error, cfg *config, came progress) problem {
 	var (
 		p        problem
 		progress *idem.InProgressError
@@ -96,6 +103,7 @@ func problemOf(err error, cfg *config, ran bool) problem {
 		grave    *idem.TombstoneError
 		body     *bodyError
 		setup    *setupError
+		fail     *failed
 	)
 	switch {
 	case errors.Is(err, ErrKeyMissing):
@@ -109,7 +117,7 @@ func problemOf(err error, cfg *config, ran bool) problem {
 	case errors.Is(err, errBodyTooLarge):
 		p = bodyTooLarge
 		p.Detail = fmt.Sprintf("The body is larger than %d bytes. Nothing was done.", cfg.maxBody)
-	case errors.Is(err, errAnswerTooLarge), ran && errors.Is(err, idem.ErrTooLarge):
+	case errors.Is(err, errAnswerTooLarge), came == ranAndUndid && errors.Is(err, idem.ErrTooLarge):
 		p = answerTooLarge
 	case errors.As(err, &setup), errors.Is(err, errBodyRead):
 		p = internal
@@ -128,10 +136,18 @@ func problemOf(err error, cfg *config, ran bool) problem {
 		p = unknownOutcome
 	case errors.Is(err, idem.ErrLeaseLost):
 		p = leaseLost
+	case errors.Is(err, idem.ErrRecoveryPoint):
+		p = notResumable
+	case errors.Is(err, idem.ErrUnavailable) && came == ranLeased:
+		p = requestFailed // what its steps did before is done
 	case errors.Is(err, idem.ErrUnavailable):
 		p = unavailable
-	case errors.Is(err, idem.ErrInvalid) && !ran:
+	case errors.Is(err, idem.ErrInvalid) && came == notRun:
 		p = invalidRequest
+	case errors.Is(err, idem.ErrInvalid), errors.Is(err, idem.ErrTooLarge):
+		p = internal // a mistake in the handler's steps, or no room for them
+	case errors.As(err, &fail):
+		p = requestFailed
 	default:
 		p = internal
 	}

@@ -22,7 +22,7 @@ import (
 // problems are all of them; TestProblemsAreDocumented compares them with the source.
 var problems = []problem{
 	keyMissing, keyMalformed, invalidRequest, bodyIncomplete, methodNotAllowed, inProgress, needsResolution, answerNotKept,
-	bodyTooLarge, keyReused, internal, answerTooLarge, unavailable, unknownOutcome, leaseLost,
+	bodyTooLarge, keyReused, internal, answerTooLarge, unavailable, unknownOutcome, requestFailed, notResumable, leaseLost,
 }
 
 // typesInSource are the types of the problems that the package makes.
