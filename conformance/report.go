@@ -54,7 +54,7 @@ func (r Result) Word() string {
 	switch r.Verdict {
 	case Passed:
 		switch {
-		case r.Claims != nil && !slices.ContainsFunc(r.Claims, Claim.measured):
+		case r.unclaimed():
 			return string(NotRun)
 		case r.Tried != "":
 			return "not refuted in " + r.Tried
@@ -67,6 +67,11 @@ func (r Result) Word() string {
 	default:
 		return string(r.Verdict)
 	}
+}
+
+// unclaimed tells of a case that tests claims and had nothing to measure.
+func (r Result) unclaimed() bool {
+	return r.Claims != nil && !slices.ContainsFunc(r.Claims, Claim.measured)
 }
 
 func (c Claim) measured() bool { return c.Measured != "-" }
@@ -159,9 +164,12 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
+// unclaimed is why a case is not run that could have shown a claim.
+const unclaimed = "it is not claimed, which is believed"
+
 func seen(c Claim) string {
 	if !c.measured() {
-		return "not run: what is not claimed is believed"
+		return "not run: " + unclaimed
 	}
 	return c.Measured
 }

@@ -23,6 +23,7 @@ func sample() *conformance.Report {
 			{Name: "Clock", Property: "whose it is", Claimed: "host", Measured: "the host's", Limit: "Callers share a machine."},
 			{Name: "DurableKill", Property: "it survives", Claimed: "no", Measured: "-", Limit: "It is lost."},
 		}},
+		{ID: "a/unclaimed", Rule: "Not promised.", Verdict: conformance.Passed, Claims: []conformance.Claim{}, Reason: "nothing is claimed"},
 		{ID: "a/searched", Rule: "Searches.", Verdict: conformance.Passed, Tried: "200 histories"},
 		{ID: "a/xfailed", Rule: "Known.", Verdict: conformance.Xfailed, Reason: "a bug of the server"},
 	}}
@@ -62,14 +63,14 @@ func TestWriteMarkdown(t *testing.T) {
 	}
 	const want = `# Conformance mystore 1.2
 
-Cases: 6. 2 verified; 1 not refuted; 1 refuted, as expected; 1 not run; 1 not shown.
+Cases: 7. 2 verified; 1 not refuted; 1 refuted, as expected; 2 not run; 1 not shown.
 
 ## Not guaranteed
 
 | Limit | Case | Seen |
 | --- | --- | --- |
 | Callers share a machine. | a/claim | the host's |
-| It is lost. | a/claim | not run: what is not claimed is believed |
+| It is lost. | a/claim | not run: it is not claimed, which is believed |
 
 ## Claims
 
@@ -82,6 +83,7 @@ Cases: 6. 2 verified; 1 not refuted; 1 refuted, as expected; 1 not run; 1 not sh
 
 | Case | Verdict | Needs | Reason |
 | --- | --- | --- | --- |
+| a/unclaimed | not run |  | nothing is claimed |
 | a/xfailed | refuted, as expected |  | a bug of the server |
 | a/not run | not run | restart | the harness lacks restart |
 | a/not shown | not shown | restart | the harness lacks restart |
@@ -92,6 +94,7 @@ Cases: 6. 2 verified; 1 not refuted; 1 refuted, as expected; 1 not run; 1 not sh
 | --- | --- | --- |
 | a/passed | One \| two. | verified |
 | a/claim | Claims. | verified |
+| a/unclaimed | Not promised. | not run |
 | a/searched | Searches. | not refuted in 200 histories |
 | a/xfailed | Known. | refuted, as expected |
 | a/not run | Rule. | not run |

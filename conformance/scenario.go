@@ -101,6 +101,9 @@ func (r *recorder) result(s scenario) Result {
 		res.Verdict = r.skipped
 	case r.finished:
 		res.Verdict = Passed
+		if res.unclaimed() {
+			res.Reason = unclaimed
+		}
 	default: // the store's own harness ended the goroutine
 		res.Log = append(res.Log, "the case did not come to its end")
 	}

@@ -52,7 +52,7 @@ func summary(w io.Writer, r *conformance.Report) {
 	fmt.Fprintf(w, "%-12s %s\n", "total", counts(r.Results))
 	reasons, open := make(map[string]bool), []string(nil)
 	for _, c := range r.Results {
-		if c.Reason != "" && !reasons[c.Reason] {
+		if c.Reason != "" && c.Verdict != conformance.Passed && !reasons[c.Reason] {
 			fmt.Fprintf(w, "%s: %s\n", c.Verdict, c.Reason)
 		}
 		reasons[c.Reason] = true
