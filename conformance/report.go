@@ -137,7 +137,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	var b strings.Builder
 	title := strings.TrimSpace("Conformance " + r.Backend)
 	fmt.Fprintf(&b, "# %s\n\n", cell(strings.TrimSpace(title+" "+r.Server)))
-	fmt.Fprintf(&b, "Cases: %d. %s.\n", len(r.Results), r.counts())
+	fmt.Fprintf(&b, "Cases: %d. %s.\n", len(r.Results), r.Summary())
 
 	limits := newTable("Not guaranteed", "Limit", "Case", "Seen")
 	claims := newTable("Claims", "Claim", "Claimed", "Measured", "Verdict")
@@ -174,8 +174,8 @@ func seen(c Claim) string {
 	return c.Measured
 }
 
-// counts says how many cases there are of each verdict.
-func (r *Report) counts() string {
+// Summary says how many cases there are of each verdict: "98 verified; 1 refuted".
+func (r *Report) Summary() string {
 	n := make(map[string]int)
 	for _, c := range r.Results {
 		word, _, _ := strings.Cut(c.Word(), " in ")

@@ -94,7 +94,7 @@ func TestClusterConformance(t *testing.T) {
 		}
 	})
 	conformance.Run(t, store, conformance.Only(ofServers...), shown, page.Shown())
-	conformance.Run(t, store, conformance.Without(ofServers...))
+	conformance.Run(t, store, conformance.Without(ofServers...), page.Shown())
 }
 
 // answers waits until a client has learned which members there are.

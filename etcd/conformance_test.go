@@ -17,6 +17,8 @@ import (
 
 var page = limits.Of("etcd", "three members with etcd's default timeouts")
 
+var single = page.Variant("on a single member with short timeouts")
+
 // Nobody can move etcd's clock: the suite waits for real leases.
 func TestConformance(t *testing.T) {
 	t.Parallel()
@@ -27,7 +29,7 @@ func TestConformance(t *testing.T) {
 		return conformance.Store{Open: func(conformance.T) backend.Backend {
 			return newBackend(t, connect(t, srv), etcd.WithPrefix(prefix))
 		}}
-	}, conformance.Without(ofServers...), page.Shown())
+	}, conformance.Without(ofServers...), single.Shown())
 }
 
 // ofServers are the groups that want a server they can kill.
@@ -64,5 +66,5 @@ func TestServerConformance(t *testing.T) {
 				return conformance.Skew(t, by, func(t *testing.T) backend.Backend { return newBackend(t, connect(t, srv), prefix) })
 			},
 		}
-	}, conformance.Only(ofServers...))
+	}, conformance.Only(ofServers...), single.Shown())
 }

@@ -13,6 +13,8 @@ import (
 
 var page = limits.Of("memory", "the memory of one process").Spare("there is no server that could be killed, stopped or cut off", "fault")
 
+var inRealTime = page.Variant("with a clock that nobody moves, as most servers have it")
+
 func TestMain(m *testing.M) { os.Exit(page.After(m).Run()) }
 
 // The clock of the tests is set to a time of its own, so that a mix-up with the
@@ -39,5 +41,5 @@ func TestConformanceInRealTime(t *testing.T) {
 	conformance.Run(t, func(*testing.T) conformance.Store {
 		b := memory.New()
 		return conformance.Store{Open: func(conformance.T) backend.Backend { return b }}
-	}, conformance.Without("capability", "fault"))
+	}, conformance.Without("capability", "fault"), inRealTime.Shown())
 }

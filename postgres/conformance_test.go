@@ -21,6 +21,8 @@ import (
 
 var page = limits.Of("postgres", "one server with PostgreSQL's defaults").Spare("a claim that waits can draw two tokens, which the model of the histories knows nothing of", "history")
 
+var moved = page.Variant("with a clock that the suite moves, to check exact boundaries")
+
 var cases atomic.Int64
 
 // store gives a conformance case a schema of its own on the server. Its handles
@@ -108,7 +110,7 @@ func TestConformanceWithAMovedClock(t *testing.T) {
 			exec(t, pool, `UPDATE frozen SET at = at + $1::bigint * interval '1 microsecond'`, d.Microseconds())
 		}
 		return s
-	}, conformance.Without(ofServers...), regranted)
+	}, conformance.Without(ofServers...), regranted, moved.Shown())
 }
 
 func TestTxConformance(t *testing.T) {

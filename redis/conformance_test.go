@@ -15,7 +15,14 @@ import (
 	"github.com/idem-go/idem/redis"
 )
 
-var page = limits.Of("redis", "one server with appendonly yes and appendfsync always")
+var page = limits.Of("redis", "one server with appendonly yes and appendfsync always, for the failover with a replica")
+
+var (
+	waiting   = page.Variant("with WithReplicas(1, 500ms)")
+	moved     = page.Variant("with a clock that the suite moves, to check exact boundaries")
+	clustered = page.Variant("on a cluster of three primaries")
+	watched   = page.Variant("behind Sentinel")
+)
 
 var cases atomic.Int64
 
@@ -80,7 +87,7 @@ func TestConformanceWithAMovedClock(t *testing.T) {
 			},
 			Advance: func(d time.Duration) { m.advance(t, d) },
 		}
-	}, conformance.Without(ofServers...))
+	}, conformance.Without(ofServers...), moved.Shown())
 }
 
 // movedClock is a clock that only the test moves, and the server's expiry with

@@ -26,7 +26,7 @@ func TestFailoverConformanceWithReplicas(t *testing.T) {
 	var result conformance.Result
 	conformance.Run(t, func(t *testing.T) conformance.Store {
 		return failing(t, redis.WithReplicas(1, 500*time.Millisecond))
-	}, onlyFailover, conformance.Each(func(r conformance.Result) { result = r }))
+	}, onlyFailover, conformance.Each(func(r conformance.Result) { result = r }), waiting.Shown())
 	if len(result.Claims) != 1 || result.Claims[0].Claimed != "no" || result.Claims[0].Measured != "nothing was acknowledged that could be lost" {
 		t.Errorf("claimed and measured: %+v, want that nothing was acknowledged", result.Claims)
 	}

@@ -48,7 +48,7 @@ func TestConformanceOnACluster(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Store {
 		proxies, dial := g.Proxied(t)
 		return harm(t, g.Nodes, proxies, func() { g.Whole(t) }, func(h opener) goredis.UniversalClient { return ofCluster(h, g, dial) })
-	})
+	}, clustered.Shown())
 }
 
 // A restart is over before the sentinels hold the primary for down. What a failover does is
@@ -59,7 +59,7 @@ func TestConformanceBehindSentinel(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Store {
 		proxies, dial := w.Proxied(t)
 		return harm(t, []*testenv.RedisServer{w.Primary}, proxies, func() {}, func(h opener) goredis.UniversalClient { return ofSentinel(h, w, dial) })
-	})
+	}, watched.Shown())
 }
 
 // harm is a store on several servers that can be harmed.

@@ -16,6 +16,8 @@ import (
 
 var page = limits.Of("sqlite", "files as sqlite.Open sets them up, by processes of one machine").Spare("nothing lies between a process and its file that could be cut", "fault/partition")
 
+var moved = page.Variant("with a clock that the suite moves, to check exact boundaries")
+
 // handle opens the file anew, as another process would.
 func handle(t conformance.T, path string) *sqlite.Backend {
 	b, _ := handleAndPool(t, path)
@@ -73,7 +75,7 @@ func TestConformanceWithAMovedClock(t *testing.T) {
 			},
 			Advance: clock.Advance,
 		}
-	}, conformance.Without("capability", "fault"))
+	}, conformance.Without("capability", "fault"), moved.Shown())
 }
 
 func TestTxConformance(t *testing.T) {

@@ -25,7 +25,9 @@ type Page struct {
 	server string            // what the tests set up, in words that hold on every machine
 	spared map[string]string // why, by group or case
 
-	mu   sync.Mutex
+	variants []*Variant
+
+	mu   sync.Mutex // the maps of the variants, too
 	seen map[string][]conformance.Result
 }
 
@@ -45,11 +47,13 @@ func (p *Page) Spare(why string, names ...string) *Page {
 
 // Shown is for each run of the suite that the page is written from. They have no
 // case in common.
-func (p *Page) Shown() conformance.Option {
+func (p *Page) Shown() conformance.Option { return p.into(p.seen) }
+
+func (p *Page) into(seen map[string][]conformance.Result) conformance.Option {
 	return conformance.Each(func(r conformance.Result) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.seen[r.ID] = append(p.seen[r.ID], r)
+		seen[r.ID] = append(seen[r.ID], r)
 	})
 }
 
@@ -184,6 +188,11 @@ func (p *Page) render() ([]byte, error) {
 	fmt.Fprintf(&b, "<!-- Written by the tests of package %s, which fail where it is not what they see: `make limits`. -->\n\n", p.store)
 	if err := r.WriteMarkdown(&b); err != nil {
 		return nil, err
+	}
+	for _, v := range p.variants {
+		if err := v.render(&b, r); err != nil {
+			return nil, err
+		}
 	}
 	return b.Bytes(), nil
 }

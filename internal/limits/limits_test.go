@@ -72,6 +72,39 @@ func TestWhatAPageWants(t *testing.T) {
 	}
 }
 
+// A variant is summed up, and what differs is listed.
+func TestVariant(t *testing.T) {
+	t.Parallel()
+	p := Of("some", "a server")
+	v := p.Variant("upside down")
+	claims := func(measured string) []conformance.Claim {
+		return []conformance.Claim{{Name: "Clock", Measured: measured}}
+	}
+	main := &conformance.Report{Results: []conformance.Result{
+		{ID: "a/1", Verdict: conformance.Passed}, {ID: "a/2", Verdict: conformance.Passed, Claims: claims("x")}, {ID: "a/3", Verdict: conformance.Passed},
+	}}
+	var b strings.Builder
+	var missing *incompleteError
+	if err := v.render(&b, main); !errors.As(err, &missing) || b.String() != "" {
+		t.Errorf("render(nothing was run) = %v, wrote %q, want it incomplete", err, b.String())
+	}
+	v.seen["a/1"] = main.Results[:1]
+	v.seen["a/2"] = []conformance.Result{{ID: "a/2", Verdict: conformance.Passed, Claims: claims("y")}}
+	err := v.render(&b, main)
+	const want = "\n## Also upside down\n\nCases: 2. 2 verified.\n\n| Case | Here | Above |\n| --- | --- | --- |\n| a/2 | verified; y | verified; x |\n"
+	if err != nil || b.String() != want {
+		t.Errorf("render = %v, wrote\n%s\nwant\n%s", err, b.String(), want)
+	}
+	v.seen["a/3"] = []conformance.Result{{ID: "a/3", Verdict: conformance.NotRun}}
+	if err := v.render(&b, main); !errors.As(err, &missing) {
+		t.Errorf("render(a case was not run) = %v, want it incomplete", err)
+	}
+	v.seen["a/3"] = append(main.Results[2:], main.Results[2:]...)
+	if err := v.render(&b, main); err == nil || errors.As(err, &missing) {
+		t.Errorf("render(a case was run twice) = %v, want an error of its own", err)
+	}
+}
+
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "some.md")
