@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/memory"
@@ -199,4 +200,38 @@ func ExampleWithCodec() {
 	})
 	fmt.Println(res.Value, err)
 	// Output: {r-1 500} <nil>
+}
+
+// The client died with the first process. A completer of another one ends what it began.
+func ExampleCompleter() {
+	clock := memory.NewClock(time.Now())
+	store := memory.New(memory.WithClock(clock))
+	ex, err := idem.New(store)
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	req := order
+	req.Payload = []byte(`{"id": "o-17", "amount": 5}`)
+	_, _ = idem.Do(ctx, ex, req, func(context.Context, *idem.Run) (string, error) {
+		return "", idem.MaybeDone(errors.New("this is as far as the first process gets"))
+	})
+	clock.Advance(idem.DefaultLease)
+
+	c, err := idem.NewCompleter(ex, idem.WithBackoff(0, 0))
+	if err != nil {
+		panic(err)
+	}
+	err = idem.Handle(c, "checkout", func(_ context.Context, run *idem.Run, o receipt) (string, error) {
+		return fmt.Sprintf("%s is done in attempt %d", o.ID, run.Attempt()), nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(c.Pass(ctx)) // a service leaves c.Run running instead
+	res, err := idem.Do(ctx, ex, req, func(context.Context, *idem.Run) (string, error) { return "not run again", nil })
+	fmt.Println(res.Value, err)
+	// Output:
+	// {1 0 0 0 0 0 0} <nil>
+	// o-17 is done in attempt 2 <nil>
 }

@@ -32,6 +32,8 @@
 //	Call with Inquire               the far side is asked: once
 //	Call, Once without Inquire      a person is asked: at most once
 //
+// A [Completer] runs what died and whose client never came back.
+//
 // # What a caller gets
 //
 //	record                            result

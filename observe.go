@@ -20,6 +20,7 @@ const (
 	Released   EventKind = "released"    // a run failed and gave its key up
 	Unknown    EventKind = "unknown"     // a run may have had its effect, not stored
 	Swept      EventKind = "swept"       // records were deleted
+	GivenUp    EventKind = "given up"    // a completer tries this request no more
 )
 
 // Event is one outcome. It carries nothing of a request but its operation, so

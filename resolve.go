@@ -69,6 +69,7 @@ func (e *Executor) Resolve(ctx context.Context, scope Scope, key string, r Resol
 	}
 	cl := &call{Context: ctx, e: e, resolves: true}
 	cl.flight.claim = e.claimAgain(old)
+	cl.flight.claim.Revive = true
 	if _, leads := e.flights.join(&cl.flight); !leads {
 		return &InProgressError{RetryAfter: e.cfg.retryAfter}
 	}
@@ -95,7 +96,6 @@ func (e *Executor) claimAgain(r backend.Record) backend.Claim {
 	c := backend.Claim{
 		Key: r.Key, Operation: r.Operation, Target: r.Target, Fingerprints: []backend.Fingerprint{r.Fingerprint},
 		Lease: min(e.cfg.lease, r.Retention), Retention: r.Retention, Abandon: r.Abandon,
-		Revive: true,
 	}
 	_, _ = rand.Read(c.ID[:])
 	return c

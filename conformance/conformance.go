@@ -138,7 +138,7 @@ func needing(needs []Power, id, text string, f func(e *env)) testCase {
 
 func cases() []testCase {
 	return slices.Concat(tableCases(), claimCases, keyCases, leaseCases, fenceCases, checkpointCases,
-		completeCases, getCases, sweepCases, errorCases, lifecycleCases, waitCases, capabilityCases, faultCases, historyCases)
+		completeCases, getCases, sweepCases, errorCases, lifecycleCases, listCases, waitCases, capabilityCases, faultCases, historyCases)
 }
 
 // Case is a case of the suite.

@@ -21,6 +21,7 @@
 //	get, sweep             fresh reads; what is kept, what goes, limits, races
 //	errors                 arguments, contexts, sizes, types and texts
 //	lifecycle              whole lives, copies of bytes, many keys, times
+//	list                   what a backend.Lister finds
 //	wait                   how a backend.Waiter tells of changes
 //	capability             what Describe claims: no more and, where it shows, no less
 //	fault                  the server is killed, stands still, is cut off

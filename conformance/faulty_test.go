@@ -42,6 +42,9 @@ type faulty struct {
 	unsure   func(op string) error                             // the error of a call that no copy has; nil: none
 	late     time.Duration                                     // how long after their time
 	transact bool                                              // handles have transactions
+	lapsed   func(r *backend.Record, now time.Time) bool       // what it lists
+	listed   func(all []backend.Lapse) []backend.Lapse         // and how; nil: as it is
+	goesOn   bool                                              // and whether its caller can end it
 	warm     bool                                              // only the handle that completed knows the fingerprint
 
 	*state
@@ -80,7 +83,7 @@ func newFaulty(now func() time.Time, fault func(f *faulty)) *faulty {
 			return &backend.Error{Op: "faulty: " + op, Err: context.Cause(ctx)}
 		},
 		read:  func(*backend.Record) {},
-		await: awaitHeld,
+		await: awaitHeld, lapsed: isLapsed,
 		sweep: func(limit int, changed []backend.Key) (int, int) { return limit, len(changed) },
 	}
 	fault(f)

@@ -9,10 +9,10 @@ import (
 
 // waitCases test backends that tell of changes. Others promise nothing here.
 var waitCases = []testCase{
-	waiting("wait/completed", "A wait for a key ends when its run is completed, for all that wait.", func(e *env, w backend.Waiter) {
+	optional("wait/completed", "A wait for a key ends when its run is completed, for all that wait.", func(e *env, w backend.Waiter) {
 		e.awaits(w, request("k"), "is completed", func(r backend.Record) { e.ok("Complete", e.complete(r.Holder(), answer(1, "done"))) })
 	}),
-	waiting("wait/released", "A wait for a key ends when its run is released, also past a recovery point.", func(e *env, w backend.Waiter) {
+	optional("wait/released", "A wait for a key ends when its run is released, also past a recovery point.", func(e *env, w backend.Waiter) {
 		release := func(r backend.Record) { e.ok("Release", e.release(r.Holder())) }
 		e.awaits(w, request("k"), "is released", release)
 		e.awaits(w, request("resumable"), "is released at a recovery point", func(r backend.Record) {
@@ -20,23 +20,12 @@ var waitCases = []testCase{
 			release(r)
 		})
 	}),
-	waiting("wait/lapsed", "A wait for a key ends when the lease of its run ends.", func(e *env, w backend.Waiter) {
+	optional("wait/lapsed", "A wait for a key ends when the lease of its run ends.", func(e *env, w backend.Waiter) {
 		c := hasty("k")
 		e.awaits(w, c, "has lapsed", func(r backend.Record) { e.advance(r.Lease) })
 	}),
-	waiting("wait/missed", "A wait for a key that is not held, or not any more, ends at once.", waitMissed),
-	waiting("wait/context", "A wait for a key that stays held ends with its context and changes nothing.", waitContext),
-}
-
-func waiting(id, text string, f func(e *env, w backend.Waiter)) testCase {
-	return rule(id, text, func(e *env) {
-		w, is := e.open().(backend.Waiter)
-		if !is {
-			e.rec.remark(func(n *Result) { n.Claims = []Claim{} }) // claims nothing
-			return
-		}
-		f(e, w)
-	})
+	optional("wait/missed", "A wait for a key that is not held, or not any more, ends at once.", waitMissed),
+	optional("wait/context", "A wait for a key that stays held ends with its context and changes nothing.", waitContext),
 }
 
 // patience is how long the word of a store may take. One whose clock is moved has no

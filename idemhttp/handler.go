@@ -74,6 +74,10 @@ func (x *exchange) run(key string) (res idem.Result[idem.Response], err error) {
 	}
 	req.Content = idem.Content{Type: x.r.Header.Get("Content-Type"), Query: x.r.URL.RawQuery, Body: x.body}
 
+	if x.h.cfg.payload {
+		req.Payload = x.body
+	}
+
 	end := time.Now().Add(x.h.cfg.timeout)
 	if x.h.cfg.cancels {
 		x.bound.Init(x.r.Context(), end)

@@ -35,6 +35,7 @@ type config struct {
 	timeout   time.Duration
 	cancels   bool // the client's going away ends the handler's context
 	streaming bool
+	payload   bool
 	stored    func(status int) bool
 	onError   func(*http.Request, error)
 }
@@ -66,6 +67,12 @@ func WithOperation(f func(*http.Request) string) Option {
 // WithMaxBody sets how many bytes the body of a request may have, 1 MiB by default.
 // It is kept in memory while the request runs. A larger one gets 413.
 func WithMaxBody(bytes int64) Option { return func(c *config) { c.maxBody = bytes } }
+
+// WithPayload stores the body of a request with its record until it is completed, for an
+// idem.Completer that ends what its client never came back for: the payload of the
+// operation's handler is the body, as it came. The limit is backend.MaxPayload, which is
+// the default of WithMaxBody.
+func WithPayload() Option { return func(c *config) { c.payload = true } }
 
 // WithMaxBuffer sets how many bytes of an answer are kept in memory before it is
 // sent, 64 MiB by default. It is a guard for the process; what is stored is limited by
@@ -150,6 +157,8 @@ func (c *config) validate() error {
 		return invalid("no method is protected")
 	case c.operation == nil, c.stored == nil, c.onError == nil:
 		return invalid("an option was given nil")
+	case c.payload && c.maxBody > backend.MaxPayload:
+		return invalid("bodies of up to %d bytes can't be stored as payloads, the limit is %d", c.maxBody, backend.MaxPayload)
 	case c.maxBody < 0, c.maxBuffer < 0:
 		return invalid("a limit is negative")
 	case c.timeout <= 0:

@@ -163,6 +163,30 @@ func (b *Backend) Sweep(ctx context.Context, limit int) (int, error) {
 	return n, nil
 }
 
+// Lapsed implements backend.Lister.
+func (b *Backend) Lapsed(ctx context.Context, yield func(backend.Lapse) bool) error {
+	if err := backend.ContextDone(ctx, "memory: lapsed"); err != nil {
+		return err
+	}
+	for _, l := range b.lapsed() {
+		if !yield(l) {
+			break
+		}
+	}
+	return nil
+}
+
+func (b *Backend) lapsed() (all []backend.Lapse) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, r := range b.records {
+		if r.Status == backend.Started && machine.LeaseLeft(*r, b.now()) == 0 {
+			all = append(all, backend.Lapse{Key: k, Operation: r.Operation, Token: r.Token, Attempt: r.Attempt})
+		}
+	}
+	return all
+}
+
 // Describe implements backend.Backend.
 func (b *Backend) Describe(context.Context) (backend.Description, error) {
 	return backend.Description{

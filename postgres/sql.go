@@ -37,7 +37,8 @@ type statements struct {
 	complete   string
 	release    string // not within a transaction
 
-	sweep string // not within a transaction
+	sweep  string // not within a transaction
+	lapsed string // not within a transaction
 
 	// The first statement of a transaction whose effect follows: claim and lock,
 	// and the server may let the session be idle for no longer than the lease.
@@ -179,7 +180,7 @@ gone AS (DELETE FROM ` + table + ` r USING cfg WHERE ` + byKey + ` AND ` + runni
 kept AS (UPDATE ` + table + ` r SET claim_id = NULL, locked_until = cfg.at, updated_at = cfg.at
   FROM cfg WHERE ` + byKey + ` AND ` + running + ` AND r.recovery_point <> '' RETURNING 1)
 SELECT EXISTS (SELECT FROM gone) OR EXISTS (SELECT FROM kept), '', 0::bigint, 0::bigint`
-	s.sweep = sweep(table)
+	s.sweep, s.lapsed = sweep(table), lapsed(table)
 	return s
 }
 

@@ -29,7 +29,7 @@ func (b *Backend) KeyOf(k backend.Key) string { return b.key(k) }
 func (b *Backend) LoadScripts(t testing.TB) {
 	t.Helper()
 	d := b.do
-	for _, s := range []*script{d.claim, d.renew, d.checkpoint, d.complete, d.release, d.get, d.sweep} {
+	for _, s := range []*script{d.claim, d.renew, d.checkpoint, d.complete, d.release, d.get, d.sweep, d.lapsed} {
 		if err := s.Load(t.Context(), b.client).Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ var sources embed.FS
 type script = goredis.Script
 
 // scripts are the state machine of package machine, one script a message.
-type scripts struct{ claim, renew, checkpoint, complete, release, get, sweep *script }
+type scripts struct{ claim, renew, checkpoint, complete, release, get, sweep, lapsed *script }
 
 var shipped = load(source("clock"))
 
@@ -33,6 +33,7 @@ func load(clock string) scripts {
 	return scripts{
 		claim: assemble("claim"), renew: assemble("renew"), checkpoint: assemble("checkpoint"), complete: assemble("complete"),
 		release: assemble("release"), get: assemble("get"), sweep: assemble("sweep"),
+		lapsed: assemble("lapsed"),
 	}
 }
 

@@ -25,7 +25,7 @@ var columns = []string{
 
 // statements are the queries on one table.
 type statements struct {
-	selectKey, put, del, raise, floor, due, lock string
+	selectKey, put, del, raise, floor, due, lapsed, lock string
 }
 
 func statementsFor(table string) statements {
@@ -44,6 +44,8 @@ func statementsFor(table string) statements {
 		raise: "UPDATE " + quote(metaOf(table)) + " SET token_floor = max(token_floor, ?)",
 		floor: "SELECT coalesce(max(token_floor), 0) FROM " + quote(metaOf(table)),
 		due:   "SELECT tenant, actor, key FROM " + t + " WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",
+		lapsed: "SELECT tenant, actor, key, operation, token, attempt FROM " + t +
+			" WHERE status = 'started' AND locked_until <= ? AND (tenant, actor, key) > (?, ?, ?) ORDER BY tenant, actor, key LIMIT ?",
 		// Takes the write lock and touches nothing, in whatever mode the
 		// transaction was begun.
 		lock: "DELETE FROM " + t + " WHERE 0",
@@ -51,7 +53,7 @@ func statementsFor(table string) statements {
 }
 
 func (s statements) all() []string {
-	return []string{s.selectKey, s.put, s.del, s.raise, s.floor, s.due, s.lock}
+	return []string{s.selectKey, s.put, s.del, s.raise, s.floor, s.due, s.lapsed, s.lock}
 }
 
 // load returns the record of the key, or nil.

@@ -52,6 +52,8 @@ const schema = `CREATE TABLE IF NOT EXISTS {table} (
 
 CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_at) WHERE expires_at IS NOT NULL;
 
+CREATE INDEX IF NOT EXISTS {started} ON {table} (tenant, actor, key) WHERE status = 'started';
+
 CREATE TABLE IF NOT EXISTS {meta} (
 	one         INTEGER PRIMARY KEY CHECK (one = 1),
 	version     INTEGER NOT NULL,
@@ -74,6 +76,7 @@ func schemaOf(table string) string {
 	return strings.NewReplacer(
 		"{table}", quote(table),
 		"{index}", quote(table+"_expires_at"),
+		"{started}", quote(table+"_started"),
 		"{meta}", quote(metaOf(table)),
 		"{version}", fmt.Sprint(Version),
 	).Replace(schema)
