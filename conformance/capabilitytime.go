@@ -91,6 +91,9 @@ func capabilityStretch(e *env) {
 	if kills {
 		tried = "2 leases, one of them over a kill"
 		claim := hasty("killed")
+		if c.LeaseStretch > 0 {
+			claim.Lease = 4 * time.Second // half of it is time enough to be seen, also on a busy machine
+		}
 		longer = e.outlasts(claim, c.LeaseStretch, func(lease time.Duration) {
 			e.advance(lease / 2)
 			e.until("half of the lease is over", func() bool { return e.get(claim.Key).LeaseLeft <= lease/2 })
