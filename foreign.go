@@ -45,7 +45,9 @@ type Outcome uint8
 const (
 	OutcomeUnknown Outcome = iota // it can't tell, or not yet
 	OutcomeDone                   // it happened, and this is its result
-	OutcomeNever                  // it did not happen and never will, not even late
+	// OutcomeNever: it did not happen and never will, not even late, so it is sent. A far
+	// side that recognises a call that it gets twice (not Once) need not be sure.
+	OutcomeNever
 )
 
 // RefusedError is the final no of a far side, the same for every attempt. An effect
