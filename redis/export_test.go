@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -24,12 +25,33 @@ local function persist() redis.call('ZREM', '%[1]sdue', key) end
 // KeyOf is the name of a record's key.
 func (b *Backend) KeyOf(k backend.Key) string { return b.key(k) }
 
+func (d scripts) all() map[string]*script {
+	return map[string]*script{
+		"claim": d.claim, "renew": d.renew, "checkpoint": d.checkpoint, "complete": d.complete,
+		"release": d.release, "get": d.get, "sweep": d.sweep, "lapsed": d.lapsed,
+	}
+}
+
+// RunScript runs a script with arguments that no method would give it.
+func (b *Backend) RunScript(ctx context.Context, name string, k backend.Key, args ...string) error {
+	return b.do.all()[name].Run(ctx, b.client, []string{b.key(k)}, words(args)...).Err()
+}
+
+// Sources are the scripts as the server gets them.
+func Sources() map[string]string {
+	texts := make(map[string]string)
+	for name := range shipped.all() {
+		texts[name] = source("clock") + source("record") + source(name)
+	}
+	return texts
+}
+
 // LoadScripts makes the scripts known to the server, which answers the first call of one with
 // NOSCRIPT.
 func (b *Backend) LoadScripts(t testing.TB) {
 	t.Helper()
 	d := b.do
-	for _, s := range []*script{d.claim, d.renew, d.checkpoint, d.complete, d.release, d.get, d.sweep, d.lapsed} {
+	for _, s := range d.all() {
 		if err := s.Load(t.Context(), b.client).Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@
 local id, operation, method, path, payload = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local lease, retention, abandon = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local refuse, revive = ARGV[9] == '1', ARGV[10] == '1'
+assert(lease and retention and abandon and ARGV[12], 'arguments are missing') -- nothing is undone
 
 local now = clock()
 local r = fields('status', 'claim_id', 'token', 'attempt', 'method', 'path', 'fingerprint_version', 'fingerprint',

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- ARGV: claim id, token, sequence, then the response: tombstone, status, header, body.
 local sequence, tombstone, status, header, body = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+assert(body, 'arguments are missing') -- nothing is undone
 
 local r = fields('status', 'claim_id', 'token', 'sequence', 'retention', 'expires_at')
 if not held(r) then
