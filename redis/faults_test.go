@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,28 +156,49 @@ func TestNothingIsSent(t *testing.T) {
 	}
 }
 
-// A context that ends is obeyed while go-redis still waits for the reply.
+// a context that ends is obeyed while go-redis still waits for the reply, which it does
+// until ReadTimeout after a cancel, whatever ContextTimeoutEnabled says, and after a deadline
+// unless that is set.
 func TestContextEndsDuringACall(t *testing.T) {
 	t.Parallel()
-	_, _, srv := privately(t)
-	b := newBackend(t, connect(t, srv.URL, func(o *goredis.Options) { o.ReadTimeout = -1 })) // never gives up by itself
-	held := acquire(t, b, request("held")).Holder()
+	near, _, srv := privately(t)
+	held := acquire(t, near, request("held")).Holder()
 	srv.Pause(t)
-	for call, do := range map[string]func(ctx context.Context) error{
-		"Claim":    func(ctx context.Context) error { _, err := b.Claim(ctx, request("k")); return err },
-		"Complete": func(ctx context.Context) error { return b.Complete(ctx, held, completion("x")) },
-		"Sweep":    func(ctx context.Context) error { _, err := b.Sweep(ctx, 1); return err },
-		"Get":      func(ctx context.Context) error { _, err := b.Get(ctx, held.Key); return err },
-		"Describe": func(ctx context.Context) error { _, err := b.Describe(ctx); return err },
+	cause := errors.New("the caller leaves")
+	const patience = 50 * time.Millisecond // most likely it waits by then
+	for name, leave := range map[string]func() (context.Context, func()){
+		"cancelled": func() (context.Context, func()) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			timer := time.AfterFunc(patience, func() { cancel(cause) })
+			return ctx, func() { timer.Stop(); cancel(nil) }
+		},
+		"out of time": func() (context.Context, func()) {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), patience, cause)
+			return ctx, cancel
+		},
 	} {
-		cause := errors.New("the caller leaves")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		timer := time.AfterFunc(50*time.Millisecond, func() { cancel(cause) }) // most likely it waits by then
-		err := returns(t, call, func() error { return do(ctx) })
-		timer.Stop()
-		reads := call == "Get" || call == "Describe"
-		if !errors.Is(err, cause) || reads && !backend.NotApplied(err) {
-			t.Errorf("%s = %v, want the cause of the context", call, err)
+		for _, enabled := range []bool{false, true} {
+			b := newBackend(t, connect(t, srv.URL, func(o *goredis.Options) {
+				o.ReadTimeout, o.PoolSize = -1, 10 // never gives up by itself
+				o.ContextTimeoutEnabled = enabled
+			}))
+			for call, do := range map[string]func(ctx context.Context) error{
+				"Claim":    func(ctx context.Context) error { _, err := b.Claim(ctx, request("k")); return err },
+				"Complete": func(ctx context.Context) error { return b.Complete(ctx, held, completion("x")) },
+				"Sweep":    func(ctx context.Context) error { _, err := b.Sweep(ctx, 1); return err },
+				"Get":      func(ctx context.Context) error { _, err := b.Get(ctx, held.Key); return err },
+				"Describe": func(ctx context.Context) error { _, err := b.Describe(ctx); return err },
+			} {
+				ctx, end := leave()
+				err := returns(t, call, func() error { return do(ctx) })
+				end()
+				reads := call == "Get" || call == "Describe"
+				// go-redis may find out first that there is no time left.
+				late := name == "out of time" && enabled && errors.Is(err, os.ErrDeadlineExceeded)
+				if !errors.Is(err, cause) && !late || reads && !backend.NotApplied(err) {
+					t.Errorf("%s, %s with ContextTimeoutEnabled %v = %v, want the cause of the context", call, name, enabled, err)
+				}
+			}
 		}
 	}
 	srv.Resume(t)

@@ -92,7 +92,8 @@ func (h *history) fail(format string, args ...any) {
 	h.Fatalf("history %d of IDEM_TEST_SEED=%d, after %q: %s", h.number, h.seed, h.told, fmt.Sprintf(format, args...))
 }
 
-// next is the time that the next script to look at the clock sees.
+// next is the time that the next script to look at the clock sees. Were a script to look twice,
+// the clock would be ahead of it from then on.
 func (h *history) next() time.Time {
 	us, err := h.client.Get(h.Context(), h.name+"now").Int64()
 	must(h.T, err)

@@ -64,7 +64,8 @@ func TestNumbersBeyond2To53(t *testing.T) {
 	}
 }
 
-// Tokens keep growing after the record is deleted, and when the clock stands still.
+// tokens keep growing after the record is deleted or has expired, and when the clock
+// was set back.
 func TestTokensGrow(t *testing.T) {
 	t.Parallel()
 	b, client, _ := started(t)
@@ -76,6 +77,16 @@ func TestTokensGrow(t *testing.T) {
 		}
 		last = r.Token
 		must(t, b.Release(t.Context(), r.Holder()))
+	}
+	brief := request("brief")
+	brief.Lease, brief.Retention, brief.Abandon = time.Millisecond, time.Millisecond, time.Millisecond
+	expired := acquire(t, b, brief)
+	until(t, "the record expires", func() bool {
+		n, err := client.Exists(t.Context(), b.KeyOf(brief.Key)).Result()
+		return err == nil && n == 0
+	})
+	if r := acquire(t, b, request("brief")); r.Token <= expired.Token || r.Attempt != 1 {
+		t.Errorf("token = %d at attempt %d after %d and its expiry, want it higher at the first", r.Token, r.Attempt, expired.Token)
 	}
 	c := request("ahead")
 	r := acquire(t, b, c)
@@ -121,7 +132,8 @@ func TestScriptsAreForgotten(t *testing.T) {
 	}
 }
 
-// The server deletes what is over and nothing else (hard case 30).
+// the server deletes what is over and nothing else (hard case 30): a completed record
+// lives for its retention, not its lease, and one with a recovery point for ever.
 func TestNativeExpiry(t *testing.T) {
 	t.Parallel()
 	b, client, _ := started(t)
@@ -209,6 +221,25 @@ func TestSweepFindsWhatIsAbandoned(t *testing.T) {
 		if r := get(t, b, request(string(rune('a'+i))).Key); r.Response.Tombstone != backend.Abandoned || string(r.State) != "state of p" {
 			t.Errorf("record %d is %v with tombstone %q, want it abandoned with its state", i, r.Status, r.Response.Tombstone)
 		}
+	}
+}
+
+// a lease that is over takes neither the recovery point nor what is compared with it.
+func TestRecoveryPointOutlivesItsLease(t *testing.T) {
+	t.Parallel()
+	b, _, _ := started(t)
+	c := request("k")
+	c.Lease = 300 * time.Millisecond
+	old := acquire(t, b, c)
+	must(t, b.Checkpoint(t.Context(), old.Holder(), point(1, "charged")))
+	until(t, "the lease is over", func() bool { return get(t, b, c.Key).LeaseLeft == 0 })
+	other := request("k")
+	other.Target.Path = "/refunds"
+	if got, err := b.Claim(t.Context(), other); err != nil || got.Acquired {
+		t.Errorf("Claim(other request) = acquired %v, %v, want the record as it stands", got.Acquired, err)
+	}
+	if r := acquire(t, b, request("k")); r.RecoveryPoint != "charged" || string(r.State) != "state of charged" || r.Token <= old.Token {
+		t.Errorf("resumed at %q with %q, token %d after %d, want it where the lease left it", r.RecoveryPoint, r.State, r.Token, old.Token)
 	}
 }
 

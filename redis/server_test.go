@@ -3,16 +3,14 @@ package redis_test
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/idem-go/idem/backend"
-	"github.com/idem-go/idem/internal/testenv"
 	"github.com/idem-go/idem/redis"
 )
 
@@ -132,6 +130,45 @@ func TestServerIsFull(t *testing.T) {
 	acquire(t, b, request("new"))
 }
 
+// R-14, field report 27: what Describe warns of. A server that evicts throws away a claim
+// that somebody holds and an answer that was given, and both keys are to be had again.
+func TestServerEvicts(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"allkeys-lru", "volatile-lru", "volatile-ttl"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			b, client, _ := privately(t, "maxmemory=6mb", "maxmemory-policy="+policy)
+			if _, ids := findings(t, b); !slices.Contains(ids, "redis/maxmemory-policy (unsafe)") {
+				t.Errorf("findings %q, want the policy among them", ids)
+			}
+			held, done := acquire(t, b, request("held")), completed(t, b, request("done"), "done")
+			there := func(keys ...backend.Key) int64 {
+				var names []string
+				for _, k := range keys {
+					names = append(names, b.KeyOf(k))
+				}
+				n, err := client.Exists(t.Context(), names...).Result()
+				must(t, err)
+				return n
+			}
+			body := strings.Repeat("x", 1<<16)
+			for i := 0; there(held.Key, done.Key) > 0; i++ {
+				if i == 2000 {
+					t.Fatal("nothing is evicted by 2000 answers of 64 KiB")
+				}
+				c := request(fmt.Sprint("more ", i))
+				c.Retention, c.Abandon = 30*24*time.Hour, 30*24*time.Hour // they go last
+				completed(t, b, c, body)
+			}
+			acquire(t, b, request("held"))
+			acquire(t, b, request("done"))
+			if err := b.Complete(t.Context(), held.Holder(), completion("late")); !errors.Is(err, backend.ErrLeaseLost) {
+				t.Errorf("Complete of the claim that was thrown away = %v, want ErrLeaseLost", err)
+			}
+		})
+	}
+}
+
 // with appendfsync always nothing acknowledged is lost by a kill. Without
 // an append-only file it is, which is what Describe says.
 func TestServerIsKilled(t *testing.T) {
@@ -166,98 +203,6 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
-// replicated is a primary and a replica of it that is up to date.
-func replicated(t *testing.T) (*goredis.Client, *testenv.RedisServer, *testenv.RedisServer) {
-	t.Helper()
-	first, second := testenv.RedisPrivate(t), testenv.RedisPrivate(t)
-	host, port := splitAddr(t, first.Peer())
-	replica := connect(t, second.URL)
-	must(t, replica.ReplicaOf(t.Context(), host, port).Err())
-	until(t, "the replica is connected", func() bool {
-		role, err := replica.Do(t.Context(), "ROLE").Slice()
-		return err == nil && role[3] == "connected"
-	})
-	return replica, first, second
-}
-
-func splitAddr(t *testing.T, addr string) (host, port string) {
-	t.Helper()
-	host, port, err := net.SplitHostPort(addr)
-	must(t, err)
-	return host, port
-}
-
-// with WithReplicas a call succeeds once replicas have it. If they are too few it
-// is written and its outcome unknown.
-func TestReplicas(t *testing.T) {
-	t.Parallel()
-	replica, first, second := replicated(t)
-	client := connect(t, first.URL)
-	weak := newBackend(t, client)
-	b := newBackend(t, client, redis.WithReplicas(1, 10*time.Second))
-	c := request("k")
-	r := acquire(t, b, c)
-	if n, err := replica.Exists(t.Context(), b.KeyOf(c.Key)).Result(); n != 1 || err != nil {
-		t.Errorf("the replica has %d records after Claim, %v, want 1", n, err)
-	}
-	must(t, b.Checkpoint(t.Context(), r.Holder(), point(1, "p")))
-
-	// Connections that have written nothing since: WAIT on one of them would be
-	// content at once.
-	var idle []*goredis.Conn
-	for range 3 {
-		conn := client.Conn()
-		must(t, conn.Ping(t.Context()).Err())
-		idle = append(idle, conn)
-	}
-	for _, conn := range idle {
-		must(t, conn.Close())
-	}
-	until(t, "the replica has confirmed everything", func() bool {
-		role, err := client.Do(t.Context(), "ROLE").Slice() // "master", offset, replicas: host, port, offset
-		must(t, err)
-		replicas := role[2].([]any)
-		return len(replicas) == 1 && replicas[0].([]any)[2] == strconv.FormatInt(role[1].(int64), 10)
-	})
-	second.Pause(t)
-	b = newBackend(t, client, redis.WithReplicas(1, time.Millisecond))
-	for what, do := range map[string]func() error{
-		"Claim":    func() error { _, err := b.Claim(t.Context(), request("late")); return err },
-		"Complete": func() error { return b.Complete(t.Context(), r.Holder(), completion("done")) },
-		"Release":  func() error { return b.Release(t.Context(), acquire(t, weak, request("released")).Holder()) },
-	} {
-		if err := do(); err == nil || backend.NotApplied(err) {
-			t.Errorf("%s without its replica = %v, want an error that is not NotApplied", what, err)
-		}
-	}
-	if got := get(t, weak, c.Key); got.Status != backend.Completed {
-		t.Errorf("the record is %v, want it completed all the same", got.Status)
-	}
-	// Not published as long as it may be lost.
-	if _, err := b.Claim(t.Context(), request("k")); err == nil || backend.NotApplied(err) {
-		t.Errorf("Claim(completed) without its replica = %v, want an error that is not NotApplied", err)
-	}
-	second.Resume(t)
-	b = newBackend(t, client, redis.WithReplicas(1, 10*time.Second))
-	must(t, b.Complete(t.Context(), r.Holder(), completion("done")))
-	if _, err := newBackend(t, client, redis.WithReplicas(2, time.Millisecond)).Get(t.Context(), c.Key); !errors.Is(err, backend.ErrUnavailable) {
-		t.Errorf("Get with 2 replicas of 1 = %v, want ErrUnavailable", err)
-	}
-}
-
-// A replica refuses, also to read: it may be behind.
-func TestReplicaRefuses(t *testing.T) {
-	t.Parallel()
-	b, _, _ := privately(t, "replicaof=127.0.0.1 1")
-	_, claimed := b.Claim(t.Context(), request("k"))
-	_, got := b.Get(t.Context(), request("k").Key)
-	for call, err := range map[string]error{"Claim": claimed, "Get": got} {
-		if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrNotFound) {
-			t.Errorf("%s on a replica = %v, want ErrUnavailable", call, err)
-		}
-	}
-}
-
 // The commands that the documentation names are enough.
 func TestRights(t *testing.T) {
 	t.Parallel()
@@ -285,18 +230,5 @@ func TestRights(t *testing.T) {
 	weak := newBackend(t, client, redis.WithReplicas(1, time.Millisecond))
 	if err := weak.Release(t.Context(), done); err == nil || backend.NotApplied(err) || goredis.IsPermissionError(err) {
 		t.Errorf("Release without a replica = %v, want an unknown outcome and no lack of rights", err)
-	}
-}
-
-// refusals before the script runs are surely not applied.
-func TestRefusals(t *testing.T) {
-	t.Parallel()
-	b, client, _ := privately(t, "min-replicas-to-write=1")
-	if _, err := b.Claim(t.Context(), request("k")); !errors.Is(err, backend.ErrUnavailable) || !goredis.IsNoReplicasError(err) {
-		t.Errorf("Claim without replicas = %v, want ErrUnavailable with NOREPLICAS in it", err)
-	}
-	must(t, client.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
-	if got, err := b.Claim(t.Context(), request("k")); err != nil || !got.Acquired {
-		t.Errorf("Claim after it = acquired %v, %v, want acquired", got.Acquired, err)
 	}
 }

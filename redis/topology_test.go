@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"testing"
@@ -132,5 +133,40 @@ func TestClusterReplyIsLost(t *testing.T) {
 	}
 	if got := get(t, b, c.Key); got.Status != backend.Completed {
 		t.Errorf("the record is %v, want completed", got.Status)
+	}
+}
+
+// braces in any part of a key choose a server and nothing else.
+func TestKeysOnACluster(t *testing.T) {
+	t.Parallel()
+	g := testenv.RedisCluster(t)
+	b := newBackend(t, ofCluster(t, g, g.Dial))
+	parts := []string{"{}", "{", "}", "a}b", "{a}{b}", "{a", "a{}b", "{{}}", "*"}
+	held := make(map[backend.Key]backend.Record)
+	for _, part := range parts {
+		for _, k := range []backend.Key{
+			{Tenant: part, Actor: "actor", Value: "key"}, {Tenant: "tenant", Actor: part, Value: "key"}, {Tenant: "tenant", Actor: "actor", Value: part},
+		} {
+			c := request("")
+			c.Key = k
+			held[k] = acquire(t, b, c)
+		}
+	}
+	for k, r := range held {
+		must(t, b.Checkpoint(t.Context(), r.Holder(), point(1, "p")))
+		must(t, b.Renew(t.Context(), r.Holder(), time.Hour))
+		must(t, b.Complete(t.Context(), r.Holder(), completion(fmt.Sprintf("%q", k))))
+	}
+	for k := range held {
+		if got := get(t, b, k); got.Key != k || string(got.Response.Body) != fmt.Sprintf("%q", k) {
+			t.Errorf("Get(%q) = %q, want its own answer", k, got.Response.Body)
+		}
+	}
+	for _, k := range []backend.Key{{Actor: "a", Value: "k"}, {Tenant: "t", Value: "k"}, {Tenant: "t", Actor: "a"}} {
+		c := request("")
+		c.Key = k
+		if _, err := b.Claim(t.Context(), c); !errors.Is(err, backend.ErrInvalid) {
+			t.Errorf("Claim(%q) = %v, want ErrInvalid: a part is empty", k, err)
+		}
 	}
 }
