@@ -45,6 +45,7 @@ func Do[V any](ctx context.Context, e *Executor, req Request, effect func(ctx co
 type outcome struct {
 	record backend.Record
 	ran    bool // in this call
+	given  bool // by the effect before it ended, whatever it returned then
 }
 
 func result[V any](out outcome, value V, err error) (Result[V], error) {
@@ -52,7 +53,7 @@ func result[V any](out outcome, value V, err error) (Result[V], error) {
 		return Result[V]{}, err
 	}
 	r := Result[V]{Value: value, Replayed: !out.ran, Attempt: out.record.Attempt}
-	if !out.ran {
+	if !out.ran || out.given {
 		r.Value, err = decode[V](out.record.Response)
 	}
 	return r, err

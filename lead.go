@@ -129,7 +129,10 @@ func (e *Executor) lead(cl *call, got backend.Claimed, sent time.Time, effect fu
 
 	if stored := run.stored.Load(); stored != nil {
 		r.Status, r.Response = backend.Completed, *stored
-		return outcome{record: r, ran: true}, err
+		if run.final {
+			err = nil // the answer is committed
+		}
+		return outcome{record: r, ran: true, given: run.final}, err
 	}
 	if err != nil {
 		if errors.Is(context.Cause(&cl.runCtx), ErrLeaseLost) && !errors.Is(err, ErrLeaseLost) {

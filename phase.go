@@ -96,12 +96,13 @@ func PhaseTx[V, T any](ctx context.Context, run *Run, b backend.Transactor[T], n
 }
 
 // CompleteTx is a last PhaseTx: its writes are committed together with the answer of
-// the request, which is the value. It saves a round trip and a crash point. The effect
-// returns what CompleteTx returns:
+// the request, which is the value, as retries will get it. It saves a round trip and a
+// crash point, and is what an effect returns with:
 //
 //	return idem.CompleteTx(ctx, run, b, func(ctx context.Context, tx pgx.Tx) (Receipt, error) { … })
 //
-// With [Reject] the step's writes are undone and the answer is kept.
+// V is the type of the effect's value. There can be no further step, and what else the
+// effect returns does not count. With [Reject] the step's writes are undone and the answer is kept.
 func CompleteTx[V, T any](ctx context.Context, run *Run, b backend.Transactor[T], do func(ctx context.Context, tx T) (V, error)) (V, error) {
 	var none, v V
 	if run == nil || do == nil || isNil(b) {
@@ -123,6 +124,7 @@ func CompleteTx[V, T any](ctx context.Context, run *Run, b backend.Transactor[T]
 	})
 	switch {
 	case err == nil:
+		run.final = rec.Response.Tombstone == ""
 		run.stored.Store(&rec.Response)
 		return v, nil
 	case stepErr != nil && errors.Is(err, stepErr):

@@ -266,6 +266,40 @@ func TestStateTooLarge(t *testing.T) {
 	s.want(t, "b", 0)
 }
 
+// The store's own limit is lower than the executor's: the same, once it says so.
+func TestStateTooLargeForTheStore(t *testing.T) {
+	t.Parallel()
+	m, s := memory.New(), newSteps()
+	f := &faulty{Backend: m, checkpoint: func(ctx context.Context, l backend.Lease, c backend.Checkpoint) error {
+		if err := c.Validate(l, 300); err != nil {
+			return err
+		}
+		return m.Checkpoint(ctx, l, c)
+	}}
+	for range 2 {
+		_, err := idem.Do(t.Context(), phased(t, f), request("key-0001"), func(ctx context.Context, run *idem.Run) (string, error) {
+			v, err := s.phase(ctx, run, "a", strings.Repeat("x", 300))
+			if err != nil {
+				return "", err
+			}
+			return s.phase(ctx, run, "b", v)
+		})
+		wantError(t, "Do", err, idem.ErrNeedsResolution)
+	}
+	s.want(t, "a", 1)
+	s.want(t, "b", 0)
+	// A call that has no room for its mark is not sent.
+	far := &farSide{}
+	_, err := idem.Do(t.Context(), phased(t, f), request("key-0002"), func(ctx context.Context, run *idem.Run) (string, error) {
+		if _, err := s.phase(ctx, run, "c", strings.Repeat("x", 200)); err != nil {
+			return "", err
+		}
+		return idem.Call(ctx, run, "charge", idem.Foreign[string]{Do: far.do})
+	})
+	wantError(t, "Do", err, idem.ErrTooLarge)
+	far.want(t, 0)
+}
+
 // A recovery point whose answer was lost is stored once; one that the store does not
 // answer at all is an unknown outcome, and the record is taken over when the lease
 // is over.

@@ -18,6 +18,7 @@ type Run struct {
 	attempt   int
 	seq       atomic.Int64
 	stored    atomic.Pointer[Response]
+	final     bool // stored is the answer, not a tombstone
 	steps     steps
 }
 
