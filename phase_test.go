@@ -291,7 +291,7 @@ func TestStateTooLargeForTheStore(t *testing.T) {
 	// A call that has no room for its mark is not sent.
 	far := &farSide{}
 	_, err := idem.Do(t.Context(), phased(t, f), request("key-0002"), func(ctx context.Context, run *idem.Run) (string, error) {
-		if _, err := s.phase(ctx, run, "c", strings.Repeat("x", 200)); err != nil {
+		if _, err := s.phase(ctx, run, "c", strings.Repeat("x", 235)); err != nil {
 			return "", err
 		}
 		return idem.Call(ctx, run, "charge", idem.Foreign[string]{Do: far.do})
