@@ -61,7 +61,9 @@ func WithAbandonAfter(d time.Duration) Option { return func(c *config) { c.aband
 
 // WithWait lets a duplicate wait up to d for the first run to end, and then get
 // its answer. By default Do does not wait and DoTx waits 5 s. In one process
-// duplicates wait in memory and hold no connection.
+// duplicates wait in memory and hold no connection. For a run of another process
+// under a lease they ask the store again and again, up to a second apart; Do listens
+// instead where the store is a [backend.Waiter], as etcd is.
 func WithWait(d time.Duration) Option { return func(c *config) { c.wait = &d } }
 
 // WithRetryAfter sets the ceiling of InProgressError.RetryAfter, 2 s by default.
