@@ -150,38 +150,47 @@ func TestProxyAnswersDeadlineExceeded(t *testing.T) {
 		}
 	}
 
-	// One that never gives another answer: open for as long as the caller waits, and
-	// done once.
-	claim := request("always")
-	always := func(req any) error {
+	// One that never gives another answer: open for as long as the caller waits, here
+	// until the client has sent the Txn five times, and done once.
+	claim, n := request("always"), 0
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p.answers(func(req any) error {
+		if !writing(req) {
+			return nil
+		}
+		if n++; n == 5 {
+			cancel()
+		}
+		return status.Error(codes.DeadlineExceeded, "of the proxy")
+	})
+	_, err := newBackend(t, p.client(t), prefix).Claim(ctx, claim)
+	if txns, _ := p.passedOn(); err == nil || backend.NotApplied(err) || txns < 5 {
+		t.Errorf("Claim(always answered by a deadline) = %v after %d times, want an error after 5 that leaves it open", err, txns)
+	}
+	got, err := b.Claim(t.Context(), claim)
+	if err != nil || !got.Acquired || got.Record.Attempt != 1 || got.Record.Token != backend.Token(stored(t, c, srv.Prefix+"started/tenant\x00actor\x00always").CreateRevision) {
+		t.Errorf("Claim(again) = %+v, %v, want the claim that was made first", got, err)
+	}
+}
+
+// E-3: what a client with MaxUnaryRetries 1 sends once is as open, and sooner so.
+func TestProxyAnswersDeadlineExceededOnce(t *testing.T) {
+	t.Parallel()
+	_, _, srv := fresh(t)
+	p := newGRPCProxy(t, srv)
+	p.answers(func(req any) error {
 		if !writing(req) {
 			return nil
 		}
 		return status.Error(codes.DeadlineExceeded, "of the proxy")
-	}
-	p.answers(always)
-	impatient := newBackend(t, p.client(t), prefix, etcd.WithTimeout(2*time.Second))
-	if _, err := impatient.Claim(t.Context(), claim); err == nil || backend.NotApplied(err) {
-		t.Errorf("Claim(always answered by a deadline) = %v, want an error that leaves it open", err)
-	}
-	txns, _ := p.passedOn()
-	t.Logf("the client sent the Txn %d times in 2 s", txns)
-	if txns < 2 {
-		t.Errorf("the Txn came %d times, want it repeated by the client", txns)
-	}
-	// What is sent once is as open, and sooner so.
-	p.answers(always)
-	once := newBackend(t, p.client(t, func(c *clientv3.Config) { c.MaxUnaryRetries = 1 }), prefix)
-	if _, err := once.Claim(t.Context(), request("once")); err == nil || backend.NotApplied(err) || errors.Is(err, context.DeadlineExceeded) {
+	})
+	b := newBackend(t, p.client(t, func(c *clientv3.Config) { c.MaxUnaryRetries = 1 }), etcd.WithPrefix(srv.Prefix))
+	if _, err := b.Claim(t.Context(), request("k")); err == nil || backend.NotApplied(err) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Claim(MaxUnaryRetries 1) = %v, want the proxy's answer, which leaves it open", err)
 	}
 	if txns, _ := p.passedOn(); txns != 1 {
 		t.Errorf("the Txn came %d times with MaxUnaryRetries 1, want once", txns)
-	}
-	p.answers(nil)
-	got, err := b.Claim(t.Context(), claim)
-	if err != nil || !got.Acquired || got.Record.Attempt != 1 || got.Record.Token != backend.Token(stored(t, c, srv.Prefix+"started/tenant\x00actor\x00always").CreateRevision) {
-		t.Errorf("Claim(again) = %+v, %v, want the claim that was made first", got, err)
 	}
 }
 

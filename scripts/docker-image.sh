@@ -27,7 +27,8 @@ debian() {
 	rm -rf "$root"/fs/var/cache/apt/* "$root"/fs/var/lib/apt/lists/* "$root"/fs/usr/share/{doc,locale,man}
 }
 
-# Makes the image of what is there now, with changes as a Dockerfile has them.
+# Makes the image of what is there now, with changes as a Dockerfile has them. Data is in
+# volumes, as with the official images: the file systems of containers are slow.
 import() {
 	local changes=() c
 	for c in "$@"; do changes+=(--change "$c"); done
@@ -63,19 +64,20 @@ ENTRY
 	local bin
 	bin=$(cd "$root/fs" && echo usr/lib/postgresql/*/bin)
 	import "ENV PATH=/usr/local/bin:/usr/bin:/bin:/$bin" "ENV PGDATA=/var/lib/postgresql/data" \
-		'ENTRYPOINT ["docker-entrypoint.sh"]' 'CMD ["postgres"]' 'EXPOSE 5432'
+		'VOLUME /var/lib/postgresql/data' 'ENTRYPOINT ["docker-entrypoint.sh"]' 'CMD ["postgres"]' 'EXPOSE 5432'
 }
 
 redis() {
 	debian redis-server
-	import "ENV PATH=/usr/bin:/bin" 'CMD ["redis-server"]' 'EXPOSE 6379'
+	mkdir "$root/fs/data"
+	import "ENV PATH=/usr/bin:/bin" 'VOLUME /data' 'WORKDIR /data' 'CMD ["redis-server"]' 'EXPOSE 6379'
 }
 
 # A program without libraries needs nothing beside it.
 etcd() {
 	mkdir -p "$root"/fs/{usr/bin,tmp}
 	(cd tools && CGO_ENABLED=0 GOWORK=off go build -buildvcs=false -trimpath -o "$root/fs/usr/bin/etcd" ./etcd)
-	import "ENV PATH=/usr/bin" 'CMD ["etcd"]' 'EXPOSE 2379'
+	import "ENV PATH=/usr/bin" 'VOLUME /tmp' 'CMD ["etcd"]' 'EXPOSE 2379'
 }
 
 case $kind in
