@@ -15,7 +15,7 @@ import (
 	"github.com/idem-go/idem/redis"
 )
 
-var page = limits.Of("redis", "one server with appendonly yes and appendfsync always, for the failover with a replica")
+var page = limits.Of("redis", "one server with appendonly yes and appendfsync always, for the failover three of them behind Sentinel")
 
 var (
 	waiting   = page.Variant("with WithReplicas(1, 500ms)")
