@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idem-go/idem/backend"
@@ -22,9 +23,9 @@ func tooOften(what string, last error) error {
 	}
 }
 
-// late is how long after reading its clock a claim may answer. Beyond that it has
-// waited for somebody: its lease is short and its token may be older than one
-// drawn meanwhile.
+// late is how long after reading its clock a claim may have inserted its record.
+// Beyond that it has waited for somebody: its lease is short and its token may be
+// older than one drawn meanwhile.
 func late(lease time.Duration) time.Duration { return min(lease/10, 5*time.Millisecond) }
 
 // Claim implements backend.Backend. It waits at least 50 ms for a transaction that
@@ -36,14 +37,19 @@ func (b *Backend) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, 
 	}
 	var got backend.Claimed
 	err := b.withConn(ctx, what, func(conn *pgxpool.Conn) error {
-		cl := newClaiming(conn, &b.alone, c)
-		return b.repeat(ctx, what, func() (bool, error) {
+		limit := late(c.Lease)
+		return b.repeat(ctx, what, conn, func(q db) (bool, error) {
+			cl := newClaiming(q, &b.alone, c)
 			r := reading{}
-			if err := r.scan(conn.QueryRow(ctx, b.alone.claim, cl.args()...), c.Key); err != nil {
+			err := r.scan(q.QueryRow(ctx, b.alone.claim, append(cl.args(), limit.Microseconds())...), c.Key)
+			if err != nil {
+				// A late one is sent again: nothing was committed, and no claim is
+				// ever seen with two tokens. A server that is slow and not waiting gets
+				// more time with every try.
+				limit *= 2
 				return false, err
 			}
 			var done bool
-			var err error
 			got, done, err = cl.settle(ctx, r)
 			return done, err
 		})
@@ -73,10 +79,25 @@ func (b *Backend) withConn(ctx context.Context, what string, f func(*pgxpool.Con
 
 // repeat runs statements, each a transaction of its own, until they are done.
 // They are not where the record was changed by somebody else between two of them.
-func (b *Backend) repeat(ctx context.Context, what string, f func() (done bool, err error)) error {
+//
+// Where transactions are serializable by default, statements about different keys
+// fail for each other's sake. These need no more than read committed, and get it after
+// the first such failure; asking for it always would cost everybody a round trip.
+func (b *Backend) repeat(ctx context.Context, what string, conn *pgxpool.Conn, f func(q db) (done bool, err error)) error {
 	var last error
+	readCommitted := false
 	for range tries {
-		done, err := f()
+		var done bool
+		var err error
+		if readCommitted {
+			err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) (err error) {
+				done, err = f(tx)
+				return err
+			})
+		} else {
+			done, err = f(conn)
+		}
+		readCommitted = readCommitted || code(err) == serializationFailure
 		switch {
 		case err == nil && done:
 			return nil
@@ -96,7 +117,7 @@ type claiming struct {
 	c     backend.Claim
 	wait  string
 	moved bool      // more than the first statement was needed
-	sent  time.Time // before the latest of them
+	sent  time.Time // before the latest of them, with its wait for a lock
 }
 
 func newClaiming(q db, sql *statements, c backend.Claim) *claiming {
@@ -132,7 +153,21 @@ func (cl *claiming) settle(ctx context.Context, r reading) (got backend.Claimed,
 	case nothing:
 		return got, false, nil
 	case inserted:
-		return cl.acquired(ctx, nil, r.at, r.now)
+		if cl.sql.redraw == "" || r.now.Sub(r.at) <= late(cl.c.Lease) {
+			return cl.acquired(nil, r.at, r.now), true, nil
+		}
+		// In this transaction nobody else has seen the record: it gets a new token and
+		// a whole lease.
+		mine := cl.acquired(nil, r.at, r.now).Record
+		cl.moved, cl.sent = true, time.Now()
+		var u change
+		if err := u.scan(cl.q.QueryRow(ctx, cl.sql.redraw, append(cl.holder(mine.Token), micros(cl.c.Lease))...)); err != nil || !u.done {
+			return got, false, err
+		}
+		mine.Token = max(mine.Token+1, backend.Token(u.at.UnixMicro()))
+		mine.LockedUntil, mine.UpdatedAt = u.at.Add(cl.c.Lease), u.at
+		mine.LeaseLeft = machine.LeaseLeft(mine, u.now)
+		return backend.Claimed{Acquired: true, Record: mine}, true, nil
 	}
 	_, out := machine.Step(&r.record, machine.Claim{Claim: cl.c}, r.now)
 	if !out.Claimed.Acquired {
@@ -153,7 +188,8 @@ func (cl *claiming) settle(ctx context.Context, r reading) (got backend.Claimed,
 	if err := u.scan(cl.q.QueryRow(ctx, cl.update(r.record), cl.updateArgs(r.record)...)); err != nil || !u.done {
 		return got, false, err
 	}
-	return cl.acquired(ctx, &r.record, u.at, u.now)
+	cl.sent = cl.sent.Add(u.waited)
+	return cl.acquired(&r.record, u.at, u.now), true, nil
 }
 
 // update is the statement that gives this claim a record that it may have.
@@ -186,29 +222,10 @@ func (cl *claiming) updateArgs(r backend.Record) []any {
 }
 
 // acquired is the answer after the store gave the key to this claim, judged by
-// its clock at at. A lease granted after a wait would be a short one: it is granted
-// again, with a new token unless the record was this claim's own before.
-func (cl *claiming) acquired(ctx context.Context, before *backend.Record, at, now time.Time) (got backend.Claimed, done bool, err error) {
+// its clock at at.
+func (cl *claiming) acquired(before *backend.Record, at, now time.Time) backend.Claimed {
 	r, _ := machine.Step(before, machine.Claim{Claim: cl.c}, at)
-	if now.Sub(at) > late(cl.c.Lease) {
-		cl.moved, cl.sent = true, time.Now()
-		own := before != nil && before.Status == backend.Started && before.ClaimID == cl.c.ID
-		again := cl.sql.redraw
-		if own {
-			again = cl.sql.renew
-		}
-		var u change
-		err := u.scan(cl.q.QueryRow(ctx, again, append(cl.holder(r.Token), micros(cl.c.Lease))...))
-		if err != nil || !u.done {
-			return got, false, err
-		}
-		if !own {
-			r.Token = max(r.Token+1, backend.Token(u.at.UnixMicro()))
-		}
-		r.LockedUntil, r.UpdatedAt = u.at.Add(cl.c.Lease), u.at
-		now = u.now
-	}
-	got = backend.Claimed{Acquired: true, Record: r.Clone()}
+	got := backend.Claimed{Acquired: true, Record: r.Clone()}
 	got.Record.LeaseLeft = machine.LeaseLeft(got.Record, now)
-	return got, true, nil
+	return got
 }

@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -19,7 +18,7 @@ import (
 	"github.com/idem-go/idem/postgres"
 )
 
-var page = limits.Of("postgres", "one server with PostgreSQL's defaults").Spare("a claim that waits can draw two tokens, which the model of the histories knows nothing of", "history")
+var page = limits.Of("postgres", "one server with PostgreSQL's defaults")
 
 var moved = page.Variant("with a clock that the suite moves, to check exact boundaries")
 
@@ -53,14 +52,8 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Store {
 		s, _ := store(t, srv)
 		return s
-	}, conformance.Without(ofServers...), regranted, page.Shown())
+	}, conformance.Without(ofServers...), page.Shown())
 }
-
-// regranted leaves the histories out. A claim that answers late has its record and
-// then draws a new token for it, so that others can see one claim with two tokens for
-// a moment; the model knows a claim as one step. Which of them its writes show is never in doubt:
-// the claim has not returned yet.
-var regranted = conformance.Without("history")
 
 // ofServers are the groups that want a server they can kill.
 var ofServers = []string{"capability", "fault"}
@@ -110,33 +103,11 @@ func TestConformanceWithAMovedClock(t *testing.T) {
 			exec(t, pool, `UPDATE frozen SET at = at + $1::bigint * interval '1 microsecond'`, d.Microseconds())
 		}
 		return s
-	}, conformance.Without(ofServers...), regranted, moved.Shown())
+	}, conformance.Without(ofServers...), moved.Shown())
 }
 
 func TestTxConformance(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t)
-	conformance.RunTx(t, func(t *testing.T) conformance.TxStore[pgx.Tx] {
-		pool, more := schema(t, srv)
-		exec(t, pool, `CREATE TABLE case_effects (name text NOT NULL)`)
-		return conformance.TxStore[pgx.Tx]{
-			Open: func(conformance.T) conformance.TxHandle[pgx.Tx] {
-				pool := more()
-				return conformance.TxHandle[pgx.Tx]{
-					Transactor: newBackend(t, pool),
-					InTx: func(ctx context.Context, f func(tx pgx.Tx) error) error {
-						return pgx.BeginFunc(ctx, pool, f)
-					},
-				}
-			},
-			Put: func(ctx context.Context, tx pgx.Tx, name string) error {
-				_, err := tx.Exec(ctx, `INSERT INTO case_effects VALUES ($1)`, name)
-				return err
-			},
-			Count: func(ctx context.Context, name string) (n int, err error) {
-				err = pool.QueryRow(ctx, `SELECT count(*) FROM case_effects WHERE name = $1`, name).Scan(&n)
-				return n, err
-			},
-		}
-	}, page.Shown())
+	conformance.RunTx(t, func(t *testing.T) conformance.TxStore[pgx.Tx] { return txStore(t, srv.URL) }, page.Shown())
 }

@@ -130,9 +130,10 @@ func meaning(code string) (hint string, kind error) {
 // again reports whether a statement of its own transaction met another one and
 // can simply be sent once more. A unique violation, in spite of ON CONFLICT DO
 // NOTHING, is one of those: manual, INSERT, on indexes that are built concurrently.
+// So is the division by zero that a late claim raises.
 func again(err error) bool {
 	switch code(err) {
-	case uniqueViolation, serializationFailure, deadlockDetected:
+	case divisionByZero, uniqueViolation, serializationFailure, deadlockDetected:
 		return refused(err)
 	}
 	return false

@@ -52,8 +52,8 @@ func (b *Backend) Sweep(ctx context.Context, limit int) (n int, err error) {
 		return 0, err
 	}
 	err = b.withConn(ctx, what, func(conn *pgxpool.Conn) error {
-		return b.repeat(ctx, what, func() (bool, error) {
-			return true, conn.QueryRow(ctx, b.alone.sweep, limit).Scan(&n)
+		return b.repeat(ctx, what, conn, func(q db) (bool, error) {
+			return true, q.QueryRow(ctx, b.alone.sweep, limit).Scan(&n)
 		})
 	})
 	return n, err

@@ -77,13 +77,14 @@ func (r *reading) scan(from pgx.Row, k backend.Key) error {
 // change is what a guarded update says.
 type change struct {
 	done    bool
+	waited  time.Duration // for the lock, before at; only within a transaction
 	at, now time.Time
 }
 
 func (c *change) scan(from pgx.Row) error {
 	var settings string
-	var at, now int64
-	err := from.Scan(&c.done, &settings, &at, &now)
+	var waited, at, now int64
+	err := from.Scan(&c.done, &settings, &waited, &at, &now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		c.done = false
 		return nil
@@ -91,7 +92,7 @@ func (c *change) scan(from pgx.Row) error {
 	if err != nil {
 		return err
 	}
-	c.at, c.now = timeOf(at), timeOf(now)
+	c.waited, c.at, c.now = duration(waited), timeOf(at), timeOf(now)
 	return nil
 }
 

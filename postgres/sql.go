@@ -21,7 +21,7 @@ import (
 // lock_timeout back: nothing is left behind in a transaction of the caller's.
 type statements struct {
 	get   string
-	claim string // a row of its own, or the record that is there
+	claim string // a row of its own, or the record that is there; not within a transaction it raises when it is late
 	lock  string // the record, locked
 
 	// Updates of a record that is as it was read, or nothing.
@@ -29,7 +29,7 @@ type statements struct {
 	takeOver string // a lapsed one
 	revive   string // an abandoned one
 	extend   string // one's own, lapsed
-	redraw   string // one's own, just claimed but late
+	redraw   string // one's own, just inserted but late; only within a transaction: nobody else has seen it
 
 	// Updates by its holder.
 	renew      string // by a claim of one's own as well
@@ -144,7 +144,24 @@ func insert(table string) string {
   RETURNING true AS ok, created_at AS at`
 }
 
-const found = `CASE WHEN ins.ok THEN 'inserted' WHEN seen.token IS NOT NULL THEN 'seen' ELSE '' END`
+// found is what a claim statement reports, if inserted is true where it is to say so.
+func found(inserted string) string {
+	return `CASE WHEN ` + inserted + ` THEN 'inserted' WHEN seen.token IS NOT NULL THEN 'seen' ELSE '' END`
+}
+
+// inTime is true for a record that was inserted within $15 microseconds, NULL for
+// none, and raises division by zero for a late one: its token may be older than one
+// drawn meanwhile, and once it is committed others see it.
+const inTime = `1 / (CASE WHEN clock_timestamp() - ins.at > $15::bigint * interval '1 microsecond' THEN 0 WHEN ins.ok THEN 1 END) = 1`
+
+// underLock are the common table expressions of an update that draws a token: the
+// clock is read with the record's lock in hand. Elsewhere in an UPDATE, also in its
+// SET, it can be read before a wait for a change that is then rolled back.
+func underLock(cfg, table string) string {
+	return cfg + `,
+held AS MATERIALIZED (SELECT FROM cfg, ` + table + ` r WHERE ` + byKey + ` AND cfg.at IS NOT NULL FOR UPDATE OF r),
+clock AS MATERIALIZED (SELECT clock_timestamp() AS at FROM held)`
+}
 
 // alone gives the statements that are transactions of their own.
 func alone(table string) statements {
@@ -159,7 +176,7 @@ WHERE r.tenant = $1::text AND r.actor = $2::text AND r.key = $3::text`,
 		claim: `WITH seen AS MATERIALIZED (SELECT * FROM ` + table + ` r WHERE ` + byKey + `),
 ` + cfgAlone + `,
 ins AS (` + insert(table) + `)
-SELECT ` + found + `, '', ` + us("ins.at") + `, ` + now + `, ` + columns("seen") + `
+SELECT ` + found(inTime) + `, '', ` + us("ins.at") + `, ` + now + `, ` + columns("seen") + `
 FROM (SELECT) one LEFT JOIN seen ON true LEFT JOIN ins ON true`,
 
 		// The record is joined outside: what is selected together with FOR UPDATE
@@ -168,18 +185,21 @@ FROM (SELECT) one LEFT JOIN seen ON true LEFT JOIN ins ON true`,
 held AS (SELECT r.* FROM cfg, ` + table + ` r WHERE ` + byKey + ` AND cfg.at IS NOT NULL FOR UPDATE OF r)
 SELECT 'seen', '', 0::bigint, ` + now + `, ` + columns("held") + ` FROM held`,
 	}
-	s.updates(func(set, where string) string {
-		return `WITH ` + cfgAlone + `
+	update := func(with, clock string) form {
+		return func(set, where string) string {
+			return `WITH ` + with + `
 UPDATE ` + table + ` r SET ` + set + `
-FROM cfg WHERE ` + byKey + ` AND ` + where + `
-RETURNING true, '', ` + us("cfg.at") + `, ` + now
-	})
-	const running = mine + ` AND r.status = 'started'`
+FROM ` + clock + ` WHERE ` + byKey + ` AND ` + where + `
+RETURNING true, '', 0::bigint, ` + us("clock.at") + `, ` + now
+		}
+	}
+	s.claimed(update(underLock(cfgAlone, table), "clock"))
+	s.held(update(cfgAlone, "cfg clock"))
 	s.release = `WITH ` + cfgAlone + `,
 gone AS (DELETE FROM ` + table + ` r USING cfg WHERE ` + byKey + ` AND ` + running + ` AND r.recovery_point = '' RETURNING 1),
 kept AS (UPDATE ` + table + ` r SET claim_id = NULL, locked_until = cfg.at, updated_at = cfg.at
   FROM cfg WHERE ` + byKey + ` AND ` + running + ` AND r.recovery_point <> '' RETURNING 1)
-SELECT EXISTS (SELECT FROM gone) OR EXISTS (SELECT FROM kept), '', 0::bigint, 0::bigint`
+SELECT EXISTS (SELECT FROM gone) OR EXISTS (SELECT FROM kept), '', 0::bigint, 0::bigint, 0::bigint`
 	s.sweep, s.lapsed = sweep(table), lapsed(table)
 	return s
 }
@@ -191,7 +211,7 @@ func within(table string) statements {
 		return `WITH ` + cfgWithin + `,
 seen AS MATERIALIZED (SELECT * FROM ` + table + ` r WHERE ` + byKey + `),
 ins AS (` + insert(table) + `)
-SELECT ` + found + `, ` + settings + `, ` + times + `, ` + columns("seen") + `
+SELECT ` + found("ins.ok") + `, ` + settings + `, ` + times + `, ` + columns("seen") + `
 FROM cfg LEFT JOIN seen ON true LEFT JOIN ins ON true`
 	}
 	lock := func(settings string) string {
@@ -200,17 +220,19 @@ held AS (SELECT r.* FROM cfg, ` + table + ` r WHERE ` + byKey + ` AND cfg.at IS 
 SELECT CASE WHEN held.token IS NOT NULL THEN 'seen' ELSE '' END, ` + settings + `, ` + times + `, ` + columns("held") + `
 FROM cfg LEFT JOIN held ON true`
 	}
-	update := func(cfg, done, settings string) func(set, where string) string {
+	update := func(with, clock, done, settings string) form {
 		return func(set, where string) string {
-			return `WITH ` + cfg + `,
-u AS (UPDATE ` + table + ` r SET ` + set + ` FROM cfg WHERE ` + byKey + ` AND ` + where + ` RETURNING true AS ok)
-SELECT ` + done + `, ` + settings + `, ` + times + ` FROM cfg LEFT JOIN u ON true`
+			return `WITH ` + with + `,
+u AS (UPDATE ` + table + ` r SET ` + set + ` FROM ` + clock + ` WHERE ` + byKey + ` AND ` + where + ` RETURNING true AS ok, clock.at)
+SELECT ` + done + `, ` + settings + `, ` + us("u.at") + ` - ` + us("cfg.at") + `, ` + us("u.at") + `, ` + us("clock_timestamp()") + ` FROM cfg LEFT JOIN u ON true`
 		}
 	}
 	s := statements{get: alone(table).get, claim: claim(putBack), lock: lock(putBack)}
-	s.updates(update(cfgWithin, `coalesce(u.ok, false)`, putBack))
+	const done = `coalesce(u.ok, false)`
+	s.redraw = s.claimed(update(underLock(cfgWithin, table), "clock", done, putBack))
+	s.held(update(cfgWithin, "cfg clock", done, putBack))
 	var last statements
-	last.updates(update(cfgLast, `1 / (CASE WHEN u.ok THEN 1 ELSE 0 END) = 1`, `''`))
+	last.held(update(cfgLast, "cfg clock", `1 / (CASE WHEN u.ok THEN 1 ELSE 0 END) = 1`, `''`))
 	s.claimFirst, s.lockFirst = claim(idle("$12::bigint")), lock(idle("coalesce(held.lease_us, 0)"))
 	s.checkpointLast, s.completeLast = last.checkpoint, last.complete
 	return s
@@ -219,44 +241,53 @@ SELECT ` + done + `, ` + settings + `, ` + times + ` FROM cfg LEFT JOIN u ON tru
 // mine is the guard of a holder's writes.
 const mine = `r.claim_id = $5::uuid AND r.token = $6::bigint`
 
-// updates sets the guarded updates, each made by form from what it sets and where.
-func (s *statements) updates(form func(set, where string) string) {
-	// A token is drawn where the row is updated: after a wait for another change the
-	// server evaluates this again with the row as it is then.
-	token := `token = greatest(r.token + 1, ` + us("cfg.at") + `)`
+// A form makes a guarded update from what it sets and where. It reads the time from a
+// row called clock.
+type form func(set, where string) string
+
+const running = mine + ` AND r.status = 'started'`
+
+// lease is a new one, of $7 microseconds.
+var lease = `locked_until = ` + after("clock.at", "$7::bigint") + `, updated_at = clock.at`
+
+// claimed sets the updates that a claim makes, and returns the one for a record that
+// it has inserted in the same transaction.
+func (s *statements) claimed(form form) (redraw string) {
+	token := `token = greatest(r.token + 1, ` + us("clock.at") + `)`
 
 	s.replace = form(token+`, claim_id = $5::uuid, operation = $6::text, method = $7::text, path = $8::text,
 fingerprint_version = $9::text, fingerprint = $10::bytea, payload = $11::bytea,
 lease_us = $12::bigint, retention_us = $13::bigint, abandon_us = $14::bigint,
 status = 'started', sequence = 0, attempt = 1, recovery_point = '', state = NULL,
 tombstone = '', response_status = NULL, response_header = NULL, response_body = NULL, completed_at = NULL,
-locked_until = `+after("cfg.at", "$12::bigint")+`, created_at = cfg.at, updated_at = cfg.at,
-expires_at = `+after("cfg.at", "($12::bigint + $13::bigint)"),
+locked_until = `+after("clock.at", "$12::bigint")+`, created_at = clock.at, updated_at = clock.at,
+expires_at = `+after("clock.at", "($12::bigint + $13::bigint)"),
 		`r.status = 'completed' AND r.token = $15::bigint AND r.tombstone <> '`+string(backend.Abandoned)+`'
-AND `+after("r.completed_at", "r.retention_us")+` <= cfg.at`)
+AND `+after("r.completed_at", "r.retention_us")+` <= clock.at`)
 
 	resume := token + `, claim_id = $5::uuid, lease_us = $6::bigint, retention_us = $7::bigint, abandon_us = $8::bigint,
-sequence = 0, attempt = r.attempt + 1, locked_until = ` + after("cfg.at", "$6::bigint") + `, updated_at = cfg.at`
+sequence = 0, attempt = r.attempt + 1, locked_until = ` + after("clock.at", "$6::bigint") + `, updated_at = clock.at`
 	const asRead = ` AND r.claim_id IS NOT DISTINCT FROM nullif($9::text, '')::uuid AND r.token = $10::bigint AND r.sequence = $11::bigint`
-	s.takeOver = form(resume, `r.status = 'started'`+asRead+` AND r.locked_until <= cfg.at`)
+	s.takeOver = form(resume, `r.status = 'started'`+asRead+` AND r.locked_until <= clock.at`)
 	s.revive = form(resume+`, status = 'started', tombstone = '', response_status = NULL, response_header = NULL, response_body = NULL,
-completed_at = NULL, expires_at = `+after("cfg.at", "($6::bigint + $7::bigint)"),
+completed_at = NULL, expires_at = `+after("clock.at", "($6::bigint + $7::bigint)"),
 		`r.status = 'completed' AND r.tombstone = '`+string(backend.Abandoned)+`'`+asRead)
 
-	const running = mine + ` AND r.status = 'started'`
-	lease := `locked_until = ` + after("cfg.at", "$7::bigint") + `, updated_at = cfg.at`
-	s.extend = form(lease, running+` AND r.locked_until <= cfg.at`)
-	s.redraw = form(token+`, `+lease, running)
-	s.renew = form(lease, running+` AND r.locked_until < `+after("cfg.at", "$7::bigint"))
+	s.extend = form(lease, running+` AND r.locked_until <= clock.at`)
+	return form(token+`, `+lease, running)
+}
 
-	s.checkpoint = form(`sequence = $7::bigint, recovery_point = $8::text, state = $9::bytea, updated_at = cfg.at`,
+// held sets the updates that a claim's holder makes.
+func (s *statements) held(form form) {
+	s.renew = form(lease, running+` AND r.locked_until < `+after("clock.at", "$7::bigint"))
+	s.checkpoint = form(`sequence = $7::bigint, recovery_point = $8::text, state = $9::bytea, updated_at = clock.at`,
 		running+` AND r.sequence < $7::bigint`)
 
 	// expires_at was fixed at the claim, with the lease as slack. Only a completion
 	// later than that moves it, which costs this update its place on the page.
 	s.complete = form(`status = 'completed', sequence = $7::bigint, tombstone = $8::text, response_status = $9::integer,
 response_header = $10::bytea, response_body = $11::bytea, state = NULL, payload = NULL, locked_until = NULL,
-completed_at = cfg.at, updated_at = cfg.at, expires_at = greatest(r.expires_at, `+after("cfg.at", "r.retention_us")+`)`,
+completed_at = clock.at, updated_at = clock.at, expires_at = greatest(r.expires_at, `+after("clock.at", "r.retention_us")+`)`,
 		running+` AND r.sequence < $7::bigint`)
 }
 

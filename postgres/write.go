@@ -72,8 +72,8 @@ func wait(ctx context.Context) string {
 func (b *Backend) write(ctx context.Context, what string, k backend.Key, m machine.Message, sql string, args []any) error {
 	var verdict error
 	err := b.withConn(ctx, what, func(conn *pgxpool.Conn) error {
-		return b.repeat(ctx, what, func() (done bool, err error) {
-			done, verdict, err = b.tryWrite(ctx, conn, what, k, m, sql, args)
+		return b.repeat(ctx, what, conn, func(q db) (done bool, err error) {
+			done, verdict, err = b.tryWrite(ctx, q, what, k, m, sql, args)
 			return done, err
 		})
 	})

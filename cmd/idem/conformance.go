@@ -22,7 +22,6 @@ type lab struct {
 	name    string // what there is to remove, for people
 	store   func(t conformance.T) conformance.Store
 	checkTx func(s suite) *conformance.Report // nil where there are no transactions
-	without string                            // a group that is left out; see docs/design.md
 	remove  func(ctx context.Context) error
 }
 
@@ -93,9 +92,6 @@ func (c *call) play(ctx context.Context, p place, s suite, told *progress) (r *c
 		}
 	}()
 	fmt.Fprintf(told.w, "in the %s, removed at the end\n", l.name)
-	if s.without = l.without; s.without != "" {
-		fmt.Fprintf(told.w, "%-12s left out, see docs/design.md\n", s.without)
-	}
 	r = checkStore(s, l.store)
 	if l.checkTx != nil {
 		merge(r, l.checkTx(s))

@@ -100,7 +100,6 @@ func (p postgresPlace) lab(ctx context.Context) (*lab, error) {
 	return &lab{
 		name: "schema " + l.schema, remove: l.remove, store: l.store,
 		checkTx: func(s suite) *conformance.Report { return checkTx(s, l.txStore) },
-		without: "history",
 	}, nil
 }
 

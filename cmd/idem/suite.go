@@ -12,7 +12,6 @@ import (
 type suite struct {
 	ctx        context.Context
 	only, skip *regexp.Regexp // of ids; skip may be nil
-	without    string         // a group that is not for this store
 	opts       []conformance.Option
 }
 
@@ -38,7 +37,7 @@ func checkTx[Tx any](s suite, newStore func(t conformance.T) conformance.TxStore
 func (s suite) wanted(all []conformance.Case) (opts []conformance.Option, some bool) {
 	var ids []string
 	for _, c := range all {
-		if s.only.MatchString(c.ID) && (s.skip == nil || !s.skip.MatchString(c.ID)) && groupOf(c.ID) != s.without {
+		if s.only.MatchString(c.ID) && (s.skip == nil || !s.skip.MatchString(c.ID)) {
 			ids = append(ids, c.ID)
 		}
 	}
