@@ -272,3 +272,24 @@ func TestProcessConformance(t *testing.T) {
 		}
 	}, conformance.Only(ofProcesses...), conformance.Without("fault/partition"), page.Shown())
 }
+
+// Fact S-2, field report 25: one file, and every other handle of it in a process of
+// its own.
+func TestConformanceOfTwoProcesses(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, func(t *testing.T) conformance.Store {
+		path := filepath.Join(t.TempDir(), "a.db")
+		handleAndPool(t, path)
+		opened := 0
+		return conformance.Store{
+			Open: func(h conformance.T) backend.Backend {
+				if opened++; opened%2 == 1 {
+					return handle(h, path)
+				}
+				r := &remote{path: path}
+				h.Cleanup(r.kill)
+				return r
+			},
+		}
+	}, conformance.Without("capability", "fault")) // TestProcessConformance has them
+}
