@@ -27,6 +27,11 @@ done
 export IDEM_TEST_PROVIDER=docker TESTCONTAINERS_RYUK_DISABLED=true
 export IDEM_TEST_REQUIRE=${IDEM_TEST_REQUIRE:-postgres,redis,etcd,conformance}
 
+# Ports of an engine of this machine are here, whatever is guessed.
+case ${DOCKER_HOST:-unix:} in
+unix:*) export TESTCONTAINERS_HOST_OVERRIDE=${TESTCONTAINERS_HOST_OVERRIDE:-127.0.0.1} ;;
+esac
+
 # Two tests of testenv are about local programs.
 exec go test -race -p 1 -timeout "${TIMEOUT:-20m}" -skip 'KilledTestProcess|KillLeftovers' "$@" \
 	./internal/testenv ./postgres ./redis ./etcd

@@ -33,6 +33,7 @@ const (
 	dockerAnswer  = 10 * time.Second // an engine that takes longer counts as none
 	dockerStalled = 20 * time.Second // a download without a byte
 	dockerCall    = time.Minute
+	dockerTry     = 5 * time.Second // one look whether a server answers
 )
 
 // docker is the engine, found once a process.
@@ -169,7 +170,10 @@ func startContainer(req testcontainers.ContainerRequest, port string, within tim
 		var errs []error
 		for _, h := range d.hosts {
 			addr := net.JoinHostPort(h, d.port)
-			err := ask(addr)(ctx)
+			// A guess that is wrong may lead to where nobody ever answers.
+			once, cancel := context.WithTimeout(ctx, dockerTry)
+			err := ask(addr)(once)
+			cancel()
 			if err == nil {
 				d.address = addr
 				return nil
