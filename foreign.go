@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idem/backend"
@@ -62,8 +63,14 @@ func (e *RefusedError) Error() string { return "idem: the call was refused: " + 
 // has refused it for good, and would refuse it again: a declined card, not an
 // overloaded server. The reason is stored like a result, and [Call] returns it as
 // a *RefusedError in this and in every later attempt. It should be a code of the far
-// side, and not name a person.
-func Refused(reason string) error { return &RefusedError{reason} }
+// side, and not name a person. More than 1 KiB of it is cut off.
+func Refused(reason string) error { return &RefusedError{refusal(reason)} }
+
+// refusal is a reason as it is stored.
+func refusal(reason string) string {
+	const limit = 1 << 10
+	return strings.ToValidUTF8(reason[:min(len(reason), limit)], "")
+}
 
 // Call sends a foreign call. It notes in the record that it is about to, so that no
 // later run is in doubt about whether there is something to ask for, and stores the

@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,6 +169,26 @@ func TestCallErrors(t *testing.T) {
 	}
 	far.want(t, 3)
 	s.want(t, "note", 0)
+}
+
+// A reason is stored as it is told, however long or broken it comes.
+func TestRefusedReason(t *testing.T) {
+	t.Parallel()
+	m, far := memory.New(), &farSide{reply: []error{idem.Refused("no\xff" + strings.Repeat("ä", 2000))}}
+	e := phased(t, m)
+	var told [2]string
+	for i := range told {
+		_, err := idem.Do(t.Context(), e, request("key-0001"), func(ctx context.Context, run *idem.Run) (string, error) {
+			return idem.Call(ctx, run, "charge", idem.Foreign[string]{Do: far.do})
+		})
+		if r, ok := errors.AsType[*idem.RefusedError](err); ok {
+			told[i] = r.Reason
+		}
+	}
+	if told[0] != told[1] || !strings.HasPrefix(told[0], "noää") || len(told[0]) > 1024 {
+		t.Errorf("the reason is told as %.20q… (%d bytes) and %.20q…", told[0], len(told[0]), told[1])
+	}
+	far.want(t, 1)
 }
 
 // A call that panics may have been sent.

@@ -29,7 +29,7 @@ func CallDone(step string, result any) Resolution {
 // CallRefused: the far side has refused the call for good. The next attempt gets a
 // [RefusedError] with the reason.
 func CallRefused(step, reason string) Resolution {
-	return Resolution{step: step, status: stepRefused, reason: reason}
+	return Resolution{step: step, status: stepRefused, reason: refusal(reason)}
 }
 
 // CallNever: the call has not happened and never will. The next attempt sends it.
