@@ -16,6 +16,7 @@ COUNTED := -run Alloc . ./idemhttp
 
 FUZZTIME ?= 60s
 COUNT ?= 3
+KILLS ?= 1000
 
 export PATH := $(CURDIR)/bin:$(PATH)
 
@@ -57,6 +58,11 @@ bench: tools ## measure each path beside the bare driver, as ratios (COUNT=3)
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME=60s
 	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+.PHONY: chaos
+chaos: ## kill processes at random moments, KILLS=1000 times on each store
+	scripts/ensure-servers.sh
+	IDEM_TEST_REQUIRE=all go test -race -count=1 -v -timeout 4h -run KilledAtRandom ./internal/crash -kills $(KILLS)
 
 .PHONY: docs
 docs: ## print the documentation of the public packages

@@ -188,12 +188,13 @@ func (e *Executor) release(ctx context.Context, c backend.Claim, l backend.Lease
 // end, and some time even if that is over: nobody may have taken over.
 func (e *Executor) complete(ctx context.Context, run *Run, resp Response, end, start time.Time) (Response, error) {
 	c := *run.claim
-	if soonest := time.Now().Add(c.Lease / 4); end.Before(soonest) {
-		end = soonest
-	}
+	end = someTime(end, c.Lease)
 	done := run.completion(resp)
 	for try := 1; ; try++ {
 		err := e.completeOnce(ctx, run.lease, done, end)
+		if try == 1 {
+			end = someTime(end, c.Lease)
+		}
 		switch {
 		case err == nil:
 			return done.Response, nil
@@ -215,6 +216,16 @@ func (e *Executor) complete(ctx context.Context, run *Run, resp Response, end, s
 			return e.look(ctx, run, done.Response, err, start)
 		}
 	}
+}
+
+// someTime is until when a write is tried that has time until end: a while even if that
+// is over. A write asks for it once more after its first try, in which its process may
+// have been stopped: what the store says of a takeover is better than an unknown outcome.
+func someTime(end time.Time, lease time.Duration) time.Time {
+	if soonest := time.Now().Add(lease / 4); end.Before(soonest) {
+		return soonest
+	}
+	return end
 }
 
 // completeOnce goes on when the caller has gone. It takes a third of the time that

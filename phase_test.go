@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -377,6 +378,48 @@ func TestLateRecoveryPoint(t *testing.T) {
 					wantError(t, "Do", err, idem.ErrLeaseLost)
 				case err != nil || res.Value != "late":
 					t.Errorf("Do = %+v, %v, want the late answer", res, err)
+				}
+			})
+		})
+	}
+}
+
+// Field report 3: a process that is stopped on its way to the store asks it once more
+// when it goes on, and learns that another one took over.
+func TestStoppedOnTheWayToTheStore(t *testing.T) {
+	for name, phases := range map[string][]string{"with a recovery point": {"a"}, "with the answer": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, s := memory.New(), newSteps()
+				stopped := false
+				stop := func(ctx context.Context) error {
+					if stopped {
+						return nil
+					}
+					stopped = true
+					time.Sleep(2 * idem.DefaultLease)
+					if res, err := idem.Do(t.Context(), phased(t, m), request("key-0001"), s.through(phases...)); err != nil || res.Attempt != 2 {
+						t.Errorf("Do of another = %+v, %v, want a takeover", res, err)
+					}
+					return &backend.Error{Op: "test", Kind: backend.ErrUnavailable, Err: ctx.Err()}
+				}
+				f := &faulty{Backend: m, renew: func(context.Context, backend.Lease, time.Duration) error { return errDown }}
+				f.checkpoint = func(ctx context.Context, l backend.Lease, c backend.Checkpoint) error {
+					if err := stop(ctx); err != nil {
+						return err
+					}
+					return m.Checkpoint(ctx, l, c)
+				}
+				f.complete = func(ctx context.Context, l backend.Lease, c backend.Completion) error {
+					if err := stop(ctx); err != nil {
+						return err
+					}
+					return m.Complete(ctx, l, c)
+				}
+				_, err := idem.Do(t.Context(), phased(t, f), request("key-0001"), s.through(phases...))
+				wantError(t, "Do", err, idem.ErrLeaseLost)
+				if errors.Is(err, idem.ErrUnknownOutcome) {
+					t.Errorf("Do = %v, want no unknown outcome", err)
 				}
 			})
 		})

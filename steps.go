@@ -194,12 +194,12 @@ func (r *Run) record(ctx context.Context, s step) error {
 		return err
 	}
 	c := backend.Checkpoint{Sequence: r.next(), Point: s.point(), State: state}
-	end := r.e.beat.cutoff(r.beat)
-	if soonest := time.Now().Add(r.claim.Lease / 4); end.Before(soonest) {
-		end = soonest
-	}
+	end := someTime(r.e.beat.cutoff(r.beat), r.claim.Lease)
 	for try := 1; ; try++ {
 		err := r.checkpoint(ctx, c, end)
+		if try == 1 {
+			end = someTime(end, r.claim.Lease)
+		}
 		switch {
 		case err == nil:
 			r.steps.journal = j

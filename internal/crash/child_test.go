@@ -27,9 +27,9 @@ type job struct {
 	Far   string
 	Lease time.Duration
 	Keys  []string
-	Point string   // where it ends itself; empty: nowhere
-	Stop  bool     // it stops there instead, until it is told to go on
-	Tell  bool     // of every point
+	Point string // where it ends itself; empty: nowhere
+	Stop  bool   // it stops there instead, until it is told to go on
+	Tell  bool   // of every point
 
 	AtOnce  int  // how many requests; 0: all
 	Persist bool // try again also after an effect that failed
