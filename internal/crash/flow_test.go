@@ -75,7 +75,8 @@ func (r *runner) effect(ctx context.Context, run *idem.Run, key string) (string,
 	to := far{r.far, key}
 	send := func(what string) func(context.Context, string) (string, error) {
 		return func(ctx context.Context, k string) (string, error) {
-			return around(r.p, what, func() (string, error) { return to.do(ctx, what, k) })
+			// As those do it that look at no context: it is the library that must not call.
+			return around(r.p, what, func() (string, error) { return to.do(context.WithoutCancel(ctx), what, k) })
 		}
 	}
 	if flowOf(key) == once {
