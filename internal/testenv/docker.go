@@ -3,14 +3,12 @@ package testenv
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -95,28 +93,6 @@ func ownerLabels() (map[string]string, error) {
 	}
 	host, err := os.Hostname()
 	return map[string]string{labelHost: host, labelOwner: owner}, err
-}
-
-// startDockerNetwork makes a network whose containers know each other by their aliases.
-func startDockerNetwork() (name string, remove func() error, err error) {
-	cli, err := docker()
-	if err != nil {
-		return "", nil, err
-	}
-	labels, err := ownerLabels()
-	if err != nil {
-		return "", nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), dockerCall)
-	defer cancel()
-	name = workDirPrefix + strings.ToLower(rand.Text())
-	_, err = cli.NetworkCreate(ctx, name, client.NetworkCreateOptions{Driver: "bridge", Labels: labels})
-	return name, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), dockerCall)
-		defer cancel()
-		_, err := cli.NetworkRemove(ctx, name, client.NetworkRemoveOptions{})
-		return err
-	}, err
 }
 
 var removeAll = client.ContainerRemoveOptions{Force: true, RemoveVolumes: true}

@@ -2,12 +2,10 @@ package testenv
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"net"
 	"os"
 
-	"github.com/moby/moby/client"
+	"github.com/moby/moby/api/types/network"
 	"github.com/testcontainers/testcontainers-go"
 )
 
@@ -23,34 +21,22 @@ func startDockerRedis(conf redisConfig) (*redisServer, error) {
 		command = []string{"sh", "-c", `printf %s "$0" >/tmp/sentinel.conf && exec redis-server /tmp/sentinel.conf --sentinel --port 6379 "$@"`, conf.sentinel}
 		command = append(command, redisArgs(password, conf.settings)...)
 	}
+	// The servers of a group know each other by their addresses, so these have to last.
+	peers, err := peerNetwork()
+	if err != nil {
+		return nil, err
+	}
+	ip := peers.next()
 	d, err := startContainer(testcontainers.ContainerRequest{
-		Image: cmp.Or(os.Getenv("IDEM_TEST_REDIS_IMAGE"), redisImage),
-		Cmd:   command,
+		Image:    cmp.Or(os.Getenv("IDEM_TEST_REDIS_IMAGE"), redisImage),
+		Cmd:      command,
+		Networks: []string{peers.name},
+		EndpointSettingsModifier: func(of map[string]*network.EndpointSettings) {
+			of[peers.name] = &network.EndpointSettings{IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: ip}}
+		},
 	}, "6379/tcp", redisStart, asksRedis(password))
 	if err != nil {
 		return nil, err
 	}
-	peer, err := containerAddr(d, "6379")
-	if err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	return &redisServer{instance: d, password: password, peer: peer}, nil
-}
-
-// containerAddr is where other containers reach a port of this one.
-func containerAddr(d *dockerServer, port string) (addr string, err error) {
-	err = d.call(func(ctx context.Context) error {
-		got, err := d.cli.ContainerInspect(ctx, d.id, client.ContainerInspectOptions{})
-		if err != nil {
-			return err
-		}
-		for _, n := range got.Container.NetworkSettings.Networks {
-			if n.IPAddress.IsValid() {
-				addr = net.JoinHostPort(n.IPAddress.String(), port)
-				return nil
-			}
-		}
-		return errors.New("the container has no address")
-	})
-	return addr, err
+	return &redisServer{instance: d, password: password, peer: net.JoinHostPort(ip.String(), "6379")}, nil
 }

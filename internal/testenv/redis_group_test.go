@@ -53,6 +53,23 @@ func TestRedisCluster(t *testing.T) {
 	}
 }
 
+// A server keeps the address that others know, also when one is started while it is down.
+func TestRedisPeerLasts(t *testing.T) {
+	t.Parallel()
+	s := RedisPrivate(t)
+	s.Kill(t)
+	other := RedisPrivate(t)
+	if other.Peer() == s.Peer() {
+		t.Errorf("Peer of two servers = %s", s.Peer())
+	}
+	s.Start(t)
+	host, port := s.peerParts(t)
+	if err := redisTo(t, other.URL).Do(t.Context(), "REPLICAOF", host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	other.await(t, "the other server reaches it", linked(true))
+}
+
 func TestRedisClusterProxied(t *testing.T) {
 	t.Parallel()
 	g := RedisCluster(t)
