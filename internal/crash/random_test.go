@@ -20,9 +20,9 @@ const (
 	// answered yet.
 	inFlight = 16
 	// mostOpen bounds those.
-	mostOpen = 128
-	// brief is a lease that kills wait for; etcd has none that is shorter.
-	brief = 2 * time.Second
+	mostOpen = 64
+	// brief is a lease that kills wait for, and that a busy machine can keep.
+	brief = 4 * time.Second
 )
 
 // seed is random, or that of a run to be repeated. The moments of the kills are
