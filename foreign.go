@@ -82,7 +82,9 @@ func refusal(reason string) string {
 //     to the end; the next attempt finds out.
 //   - ErrNeedsResolution where nobody can find out but a person ([Executor.Resolve]).
 //
-// An error of Do that is marked with [NotDone] is returned as it is.
+// An error of Do that is marked with [NotDone] is returned as it is, and the effect may go
+// on: call again, go another way, or answer. Where an earlier run has sent the call and
+// nobody was asked, that is ErrUnknownOutcome, too.
 func Call[V any](ctx context.Context, run *Run, name string, f Foreign[V]) (V, error) {
 	var none V
 	if run == nil || f.Do == nil || f.Settle < 0 {
@@ -119,7 +121,8 @@ func Call[V any](ctx context.Context, run *Run, name string, f Foreign[V]) (V, e
 	run.open(true)
 	v, err := f.Do(ctx, run.Key(name))
 	if err != nil {
-		return none, run.notAnswered(ctx, name, err)
+		// What an inquiry has not ruled out, an earlier run's call may still have done.
+		return none, run.notAnswered(ctx, name, err, s.Status == stepSent && f.Inquire == nil)
 	}
 	if v, err = keep(ctx, run, name, v); err == nil {
 		run.open(false)
@@ -175,16 +178,21 @@ func (r *Run) mark(ctx context.Context, name string) error {
 	return err
 }
 
-// notAnswered deals with the error of a call's Do.
-func (r *Run) notAnswered(ctx context.Context, name string, err error) error {
+// notAnswered deals with the error of a call's Do. earlier: a former run has sent the
+// call, too, with an outcome that is not known.
+func (r *Run) notAnswered(ctx context.Context, name string, err error, earlier bool) error {
 	var refused *RefusedError
 	switch {
 	case errors.As(err, &refused):
 		return r.refused(ctx, name, refused)
+	case notDone(err) && earlier:
+		r.open(false) // nothing of this run is out
+		return r.stuck(unknownCall(err))
 	case notDone(err):
 		if stored := r.record(ctx, step{Name: name, Status: stepNotSent}); stored != nil {
 			return r.stuck(errors.Join(stored, err))
 		}
+		r.steps.journal = r.steps.journal.withoutUnsent()
 		r.open(false)
 		return err
 	}

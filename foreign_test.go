@@ -3,6 +3,7 @@ package idem_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -169,6 +170,79 @@ func TestCallErrors(t *testing.T) {
 	}
 	far.want(t, 3)
 	s.want(t, "note", 0)
+}
+
+// A call that was not sent binds the effect to nothing, neither this attempt nor the next:
+// it may call again, go another way, or answer.
+func TestAfterACallThatWasNotSent(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]func(ctx context.Context, run *idem.Run, f idem.Foreign[string]) (string, error){
+		"calls again": func(ctx context.Context, run *idem.Run, f idem.Foreign[string]) (string, error) {
+			return idem.Call(ctx, run, "charge", f)
+		},
+		"calls another": func(ctx context.Context, run *idem.Run, f idem.Foreign[string]) (string, error) {
+			return idem.Call(ctx, run, "charge elsewhere", f)
+		},
+		"goes on": func(ctx context.Context, run *idem.Run, _ idem.Foreign[string]) (string, error) {
+			return newSteps().phase(ctx, run, "put off", "later")
+		},
+		"answers": func(context.Context, *idem.Run, idem.Foreign[string]) (string, error) { return "later", nil },
+	} {
+		for _, resumed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, resumed %v", name, resumed), func(t *testing.T) {
+				t.Parallel()
+				far := &farSide{reply: []error{idem.NotDone(errBoom)}}
+				f := idem.Foreign[string]{Do: far.do, Once: true}
+				e := phased(t, memory.New())
+				_, err := idem.Do(t.Context(), e, request("key-0001"), func(ctx context.Context, run *idem.Run) (string, error) {
+					_, err := idem.Call(ctx, run, "charge", f)
+					wantError(t, "Call", err, errBoom)
+					if resumed {
+						return "", err
+					}
+					return next(ctx, run, f)
+				})
+				if !resumed {
+					if err != nil {
+						t.Errorf("Do = %v, want its answer", err)
+					}
+					return
+				}
+				wantError(t, "Do", err, errBoom)
+				if _, err := idem.Do(t.Context(), e, request("key-0001"), func(ctx context.Context, run *idem.Run) (string, error) {
+					return next(ctx, run, f)
+				}); err != nil {
+					t.Errorf("Do(resumed) = %v, want its answer", err)
+				}
+			})
+		}
+	}
+}
+
+// A call that was perhaps sent by one run, and surely not by the next, was perhaps sent.
+func TestNotSentAfterPerhapsSent(t *testing.T) {
+	t.Parallel()
+	clock := memory.NewClock(time.Now())
+	m, far := memory.New(memory.WithClock(clock)), &farSide{reply: []error{errBoom, idem.NotDone(errBoom)}}
+	e := phased(t, m)
+	_, err := idem.Do(t.Context(), e, request("key-0001"), func(ctx context.Context, run *idem.Run) (string, error) {
+		return idem.Call(ctx, run, "charge", idem.Foreign[string]{Do: far.do})
+	})
+	wantError(t, "Do", err, idem.ErrUnknownOutcome)
+	clock.Advance(idem.DefaultLease)
+	_, err = idem.Do(t.Context(), e, request("key-0001"), func(ctx context.Context, run *idem.Run) (string, error) {
+		_, err := idem.Call(ctx, run, "charge", idem.Foreign[string]{Do: far.do})
+		wantError(t, "Call", err, errBoom)
+		return "an answer over what nobody knows", nil
+	})
+	wantError(t, "Do(not sent)", err, idem.ErrUnknownOutcome)
+	res, err := idem.Do(t.Context(), e, request("key-0001"), func(ctx context.Context, run *idem.Run) (string, error) {
+		return idem.Call(ctx, run, "charge", idem.Foreign[string]{Do: far.do})
+	})
+	if err != nil || res.Attempt != 3 {
+		t.Errorf("Do(at once) = %+v, %v, want a third attempt", res, err)
+	}
+	far.want(t, 3)
 }
 
 // A reason is stored as it is told, however long or broken it comes.

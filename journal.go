@@ -57,6 +57,15 @@ func (j journal) with(at int, s step) journal {
 	return j
 }
 
+// withoutUnsent leaves out a last call that was not sent after all: it is as if the code
+// had never come to it, and may go another way.
+func (j journal) withoutUnsent() journal {
+	if last := len(j.Steps) - 1; last >= 0 && j.Steps[last].Status == stepNotSent {
+		j.Steps = j.Steps[:last]
+	}
+	return j
+}
+
 func (j journal) bytes() ([]byte, error) {
 	b, err := json.Marshal(j)
 	if err != nil {

@@ -220,7 +220,7 @@ func begin[V any](ctx context.Context, run *Run, name string) (v V, done bool, e
 	switch s.Status {
 	case stepDone, stepLost:
 		v, err = saved[V](run, s)
-	case stepSent, stepNotSent, stepRefused:
+	case stepSent, stepRefused:
 		err = run.stuck(recoveryPoint("the step was a foreign call when the record was left, and is a phase now"))
 	default:
 		if err = cmp.Or(run.room(name), run.holds(ctx)); err == nil {

@@ -138,7 +138,7 @@ func (r *Run) resume(state []byte, whatever bool) error {
 	if !whatever && !slices.Contains(r.e.cfg.versions, j.Version) {
 		return recoveryPoint(fmt.Sprintf("the record was begun by version %q of the code; accept it with WithPhases", j.Version))
 	}
-	r.steps.journal = j
+	r.steps.journal = j.withoutUnsent()
 	return nil
 }
 
