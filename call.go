@@ -19,6 +19,7 @@ type call struct {
 	flight flight
 
 	resolves bool // for a person, who need not know the code's steps
+	stays    bool // what it took over and did not end: nobody else knows of it
 
 	// On the leased path, while the effect runs.
 	run    Run

@@ -30,7 +30,10 @@ type Completer struct {
 
 // handler runs an operation for a record with this payload. It reports an error
 // without running anything where the payload is not the operation's.
-type handler func(payload []byte) (func(context.Context, *Run) (Response, error), error)
+type handler func(payload []byte) (program, error)
+
+// program is what a handler makes of a payload.
+type program = func(context.Context, *Run) (Response, error)
 
 // sighting is since when a record is known to be lapsed after this claim.
 type sighting struct {
@@ -121,7 +124,7 @@ func Handle[P, V any](c *Completer, operation string, effect func(ctx context.Co
 	case c.handlers[operation] != nil:
 		return invalid("the operation has a handler already")
 	}
-	c.handlers[operation] = func(payload []byte) (func(context.Context, *Run) (Response, error), error) {
+	c.handlers[operation] = func(payload []byte) (program, error) {
 		var p P
 		if raw, ok := any(&p).(*[]byte); ok {
 			*raw = payload
@@ -129,22 +132,23 @@ func Handle[P, V any](c *Completer, operation string, effect func(ctx context.Co
 			return nil, invalidValue("stored as the payload does not decode into the handler's type", unquoted{err})
 		}
 		return func(ctx context.Context, run *Run) (Response, error) {
-			v, err := recovering(func() (V, error) { return effect(ctx, run, p) })
-			v, _, err = settle(v, err)
-			if err != nil {
-				return Response{}, MaybeDone(err) // the record stays
-			}
-			resp, err := encode(v)
-			if err != nil {
-				return Response{Tombstone: backend.NotStored}, nil //nolint:nilerr // as Do does
-			}
-			return resp, nil
+			return recovering(func() (Response, error) {
+				v, _, err := settle(effect(ctx, run, p))
+				if err != nil {
+					return Response{}, err
+				}
+				resp, err := encode(v)
+				if err != nil {
+					return Response{Tombstone: backend.NotStored}, nil //nolint:nilerr // as Do does
+				}
+				return resp, nil
+			})
 		}, nil
 	}
 	return nil
 }
 
-// recovering makes an error of a panic: nobody is there to see it, and one request must
+// recovering makes an error of a panic of the handler or its types: nobody is there to see it, and one request must
 // not end the process again and again.
 func recovering[V any](f func() (V, error)) (v V, err error) {
 	defer func() {
@@ -197,8 +201,12 @@ func (c *Completer) Pass(ctx context.Context) (p Passed, err error) {
 			return false
 		}
 		runs.Go(func() {
-			defer func() { <-slots }()
-			count(&mu, c.complete(ctx, l, h).of(&p))
+			as := failed // also if the handler ends the goroutine
+			defer func() {
+				count(&mu, as.of(&p))
+				<-slots
+			}()
+			as = c.complete(ctx, l, h)
 		})
 		return true
 	})
@@ -288,11 +296,11 @@ func (c *Completer) complete(ctx context.Context, l backend.Lapse, h handler) en
 	case err != nil:
 		return c.report(ctx, l, failed, err)
 	}
-	effect, err := h(r.Payload)
+	effect, err := recovering(func() (program, error) { return h(r.Payload) })
 	if err != nil {
 		return c.report(ctx, l, unread, err)
 	}
-	cl := &call{Context: ctx, e: e}
+	cl := &call{Context: ctx, e: e, stays: true}
 	cl.flight.claim = e.claimAgain(r)
 	cl.flight.claim.RefuseTakeover = e.cfg.refuseTakeover(r.Operation)
 	if _, leads := e.flights.join(&cl.flight); !leads {
@@ -304,6 +312,9 @@ func (c *Completer) complete(ctx context.Context, l backend.Lapse, h handler) en
 		case err != nil:
 			return outcome{}, err
 		case !got.Acquired:
+			return outcome{}, errTaken
+		case got.Record.Attempt == 1: // a new record: somebody else has ended what was found
+			_ = e.release(cl, cl.flight.claim, got.Record.Holder()) // if it fails the lease ends by itself
 			return outcome{}, errTaken
 		}
 		return e.lead(cl, got, sent, effect)
@@ -324,5 +335,5 @@ func (c *Completer) report(ctx context.Context, l backend.Lapse, as end, err err
 	return as
 }
 
-// errTaken: the record was completed by somebody else.
-var errTaken = errors.New("idem: somebody else completed it")
+// errTaken: the record was ended by somebody else.
+var errTaken = errors.New("idem: somebody else has ended it")

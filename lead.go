@@ -88,7 +88,9 @@ func (e *Executor) letGo(ctx context.Context, c backend.Claim) {
 	ctx, cancel := context.WithTimeout(ctx, c.Lease/4)
 	defer cancel()
 	r, err := e.b.Get(ctx, c.Key)
-	if err == nil && r.Status == backend.Started && r.ClaimID == c.ID {
+	// What it took over of a run that died before its first recovery point would be gone.
+	dead := r.Attempt > 1 && r.RecoveryPoint == ""
+	if err == nil && r.Status == backend.Started && r.ClaimID == c.ID && !dead {
 		_ = e.b.Release(ctx, r.Holder())
 	}
 }
@@ -100,6 +102,7 @@ func (e *Executor) lead(cl *call, got backend.Claimed, sent time.Time, effect fu
 	run := &cl.run
 	run.e, run.claim, run.beat, run.lease = e, &cl.flight.claim, &cl.beat, r.Holder()
 	run.operation, run.attempt = r.Operation, r.Attempt
+	run.stays = cl.stays && r.Attempt > 1
 	run.seq.Store(int64(r.Sequence))
 	if r.RecoveryPoint != "" {
 		if err := run.resume(r.State, cl.resolves); err != nil {

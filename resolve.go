@@ -18,6 +18,8 @@ type Resolution struct {
 	value  any
 	reason string
 	answer func() (Response, error)
+
+	nothing bool // was done
 }
 
 // CallDone: the call, or the phase whose result was lost, has happened, and this is
@@ -43,7 +45,7 @@ func Answered[V any](answer V) Resolution {
 
 // NothingDone: a run that died before its first recovery point has done nothing. The
 // next attempt runs.
-func NothingDone() Resolution { return Resolution{} }
+func NothingDone() Resolution { return Resolution{nothing: true} }
 
 // Resolve records what a person found out about a request that ended in
 // ErrNeedsResolution or, for longer than it should, in ErrUnknownOutcome. It takes the
@@ -52,8 +54,9 @@ func NothingDone() Resolution { return Resolution{} }
 //
 // ErrNotFound: there is no such record. ErrInProgress: a run holds it; stop that, or
 // wait. ErrConflict: the record does not wait for this resolution, because it is
-// completed, stands at another step or has recovery points where NothingDone says
-// that it has none. Nothing is changed then.
+// completed, stands at another step, has recovery points where NothingDone says
+// that it has none, or has moved on while it was resolved. ErrInvalid: the resolution says
+// nothing, or its value does not encode. What the record says is then unchanged.
 func (e *Executor) Resolve(ctx context.Context, scope Scope, key string, r Resolution) error {
 	if err := e.enter(); err != nil {
 		return err
@@ -67,7 +70,14 @@ func (e *Executor) Resolve(ctx context.Context, scope Scope, key string, r Resol
 	if err != nil {
 		return err
 	}
-	cl := &call{Context: ctx, e: e, resolves: true}
+	if old.LeaseLeft > 0 {
+		return &InProgressError{RetryAfter: min(old.LeaseLeft, e.cfg.retryAfter)}
+	}
+	// Before it is taken over: one that does not wait for this must not be let go of.
+	if _, _, err := r.of(&Run{e: e}, old); err != nil {
+		return err
+	}
+	cl := &call{Context: ctx, e: e, resolves: true, stays: true}
 	cl.flight.claim = e.claimAgain(old)
 	cl.flight.claim.Revive = true
 	if _, leads := e.flights.join(&cl.flight); !leads {
@@ -82,7 +92,10 @@ func (e *Executor) Resolve(ctx context.Context, scope Scope, key string, r Resol
 			return outcome{}, err
 		}
 		return e.lead(cl, got, sent, func(ctx context.Context, run *Run) (Response, error) {
-			return r.apply(ctx, run, got.Record)
+			if !follows(old, got.Record) {
+				return Response{}, conflict("the record has moved on meanwhile")
+			}
+			return r.apply(ctx, run, old)
 		})
 	})
 	if errors.Is(err, errResolved) {
@@ -90,6 +103,9 @@ func (e *Executor) Resolve(ctx context.Context, scope Scope, key string, r Resol
 	}
 	return err
 }
+
+// follows reports whether a claim has taken over this record, and not one that came after.
+func follows(old, taken backend.Record) bool { return taken.Attempt == old.Attempt+1 }
 
 // claimAgain is a claim for the request that a record belongs to.
 func (e *Executor) claimAgain(r backend.Record) backend.Claim {
@@ -104,32 +120,58 @@ func (e *Executor) claimAgain(r backend.Record) backend.Claim {
 // errResolved ends a run that has changed the record and has no answer.
 var errResolved = errors.New("idem: resolved")
 
-func (r Resolution) apply(ctx context.Context, run *Run, rec backend.Record) (Response, error) {
+// of gives what the resolution makes of a record: an answer, or else the last step of its
+// journal, which the run takes up. The zero step: there is nothing to store.
+func (r Resolution) of(run *Run, rec backend.Record) (resp Response, s step, err error) {
 	switch {
+	case r.answer == nil && r.step == "" && !r.nothing:
+		return resp, s, invalid("the resolution says nothing, or is about a step without a name")
+	case rec.Status == backend.Completed && rec.Response.Tombstone != backend.Abandoned:
+		return resp, s, conflict("the record is completed")
 	case r.answer != nil:
-		run.steps.at = len(run.steps.journal.Steps) // whatever they were
-		return r.answer()
-	case r.step == "" && rec.RecoveryPoint != "":
-		return Response{}, conflict(fmt.Sprintf("the record has the recovery point %q", rec.RecoveryPoint))
-	case r.step == "":
-		return Response{}, errResolved
+		resp, err = r.answer()
+		return resp, s, err
+	case r.nothing && rec.RecoveryPoint != "":
+		return resp, s, conflict(fmt.Sprintf("the record has the recovery point %q", rec.RecoveryPoint))
+	case r.nothing:
+		return resp, s, nil
+	}
+	if rec.RecoveryPoint != "" {
+		if err := run.resume(rec.State, true); err != nil {
+			return resp, s, err
+		}
 	}
 	last := len(run.steps.journal.Steps) - 1
 	if last < 0 || !run.steps.journal.Steps[last].waitsFor(r) {
-		return Response{}, conflict(fmt.Sprintf("the record does not wait for an outcome of the step %q", r.step))
-	}
-	s := step{Name: r.step, Status: r.status, Reason: r.reason}
-	if r.status == stepDone {
-		var err error
-		if s, err = run.encode(r.step, r.value); err != nil {
-			return Response{}, err
-		}
+		return resp, s, conflict(fmt.Sprintf("the record does not wait for an outcome of the step %q", r.step))
 	}
 	run.steps.at = last
-	if err := run.record(ctx, s); err != nil {
-		return Response{}, err
+	s = step{Name: r.step, Status: r.status, Reason: r.reason}
+	if r.status == stepDone {
+		s, err = run.encode(r.step, r.value)
 	}
-	return Response{}, errResolved
+	if err == nil {
+		_, _, err = run.note(s)
+	}
+	return resp, s, err
+}
+
+func (r Resolution) apply(ctx context.Context, run *Run, old backend.Record) (Response, error) {
+	resp, s, err := r.of(run, old)
+	switch {
+	case err != nil:
+		return resp, err
+	case r.answer != nil:
+		run.steps.at = len(run.steps.journal.Steps) // whatever they were
+		return resp, nil
+	case s.Name != "":
+		err = run.record(ctx, s)
+	}
+	if err == nil {
+		run.stays = false
+		err = errResolved
+	}
+	return resp, err
 }
 
 // waitsFor reports whether the resolution is about this step. A lost result can only be

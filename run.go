@@ -19,6 +19,7 @@ type Run struct {
 	seq       atomic.Int64
 	stored    atomic.Pointer[Response]
 	final     bool // stored is the answer, not a tombstone
+	stays     bool // the record, if the run fails: it is somebody else's request
 	steps     steps
 }
 

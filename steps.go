@@ -122,7 +122,7 @@ func (r *Run) last() error {
 func (r *Run) keeps(err error) bool {
 	r.steps.mu.Lock()
 	defer r.steps.mu.Unlock()
-	return maybeDone(err) || r.steps.open && !notDone(err)
+	return r.stays || maybeDone(err) || (r.steps.open || r.steps.inside) && !notDone(err)
 }
 
 // resume takes up the journal of a record with a recovery point: one that this code
