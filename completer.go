@@ -65,7 +65,9 @@ func WithConcurrency(n int) CompleterOption { return func(c *completerConfig) { 
 
 // WithAttempts sets after how many attempts of a request, its client's included, a
 // completer gives it up, 20 by default. Its record stays for its client, and for a
-// person: the event [GivenUp] and [Passed] tell of it.
+// person: the event [GivenUp] and [Passed] tell of it. Attempts that only find that a
+// record waits for a person count, too: one that is resolved after the last of them is
+// not taken up again, but by its client.
 func WithAttempts(n int) CompleterOption { return func(c *completerConfig) { c.attempts = n } }
 
 // WithBackoff sets how long a record has to have been lapsed before a completer takes
@@ -76,8 +78,8 @@ func WithBackoff(base, ceiling time.Duration) CompleterOption {
 }
 
 // WithFailures has f called with the error of each run that did not end its record, of
-// each payload that does not decode, and of each record that waits for a person. It is
-// called from several goroutines.
+// each payload that does not decode, and of each record that waits for a person. attempt
+// counts the attempts before this one. It is called from several goroutines.
 func WithFailures(f func(ctx context.Context, operation string, attempt int, err error)) CompleterOption {
 	return func(c *completerConfig) { c.failed = f }
 }

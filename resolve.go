@@ -24,6 +24,8 @@ type Resolution struct {
 
 // CallDone: the call, or the phase whose result was lost, has happened, and this is
 // its result, as its code would have returned it. The next attempt goes on behind it.
+// A result is final, and its type is not checked: code that can't decode it ends with
+// ErrInvalid in every attempt, until the request is [Answered].
 func CallDone(step string, result any) Resolution {
 	return Resolution{step: step, status: stepDone, value: result}
 }
