@@ -63,7 +63,8 @@ func (e *RefusedError) Error() string { return "idem: the call was refused: " + 
 // has refused it for good, and would refuse it again: a declined card, not an
 // overloaded server. The reason is stored like a result, and [Call] returns it as
 // a *RefusedError in this and in every later attempt. It should be a code of the far
-// side, and not name a person. More than 1 KiB of it is cut off.
+// side, and not name a person. More than 1 KiB of it is cut off, and all of it where
+// [WithMaxState] leaves no room.
 func Refused(reason string) error { return &RefusedError{refusal(reason)} }
 
 // refusal is a reason as it is stored.
@@ -83,8 +84,11 @@ func refusal(reason string) string {
 //   - ErrNeedsResolution where nobody can find out but a person ([Executor.Resolve]).
 //
 // An error of Do that is marked with [NotDone] is returned as it is, and the effect may go
-// on: call again, go another way, or answer. Where an earlier run has sent the call and
-// nobody was asked, that is ErrUnknownOutcome, too.
+// on: call again, answer, or go another way. That way every later attempt has to take, too,
+// which comes to the call first: one that finds other steps in its place ends with
+// ErrRecoveryPoint. So a way round a call hangs on [Refused], which is stored, and not on
+// NotDone. Where an earlier run has sent the call and no inquiry was sure that it never
+// arrives, NotDone is ErrUnknownOutcome, too.
 func Call[V any](ctx context.Context, run *Run, name string, f Foreign[V]) (V, error) {
 	var none V
 	if run == nil || f.Do == nil || f.Settle < 0 {
@@ -121,8 +125,9 @@ func Call[V any](ctx context.Context, run *Run, name string, f Foreign[V]) (V, e
 	run.open(true)
 	v, err := f.Do(ctx, run.Key(name))
 	if err != nil {
-		// What an inquiry has not ruled out, an earlier run's call may still have done.
-		return none, run.notAnswered(ctx, name, err, s.Status == stepSent && f.Inquire == nil)
+		// What an earlier run has sent may still have arrived. Only where a call is Once
+		// is an inquiry sure that it never does.
+		return none, run.notAnswered(ctx, name, err, s.Status == stepSent && !f.Once)
 	}
 	if v, err = keep(ctx, run, name, v); err == nil {
 		run.open(false)
@@ -192,21 +197,27 @@ func (r *Run) notAnswered(ctx context.Context, name string, err error, earlier b
 		if stored := r.record(ctx, step{Name: name, Status: stepNotSent}); stored != nil {
 			return r.stuck(errors.Join(stored, err))
 		}
-		r.steps.journal = r.steps.journal.withoutUnsent()
+		r.wrote(r.steps.journal.withoutUnsent())
 		r.open(false)
 		return err
 	}
 	return r.stuck(unknownCall(err))
 }
 
+// refused stores a final no, and without its reason where there is no room for that.
 func (r *Run) refused(ctx context.Context, name string, err *RefusedError) error {
-	s := step{Name: name, Status: stepRefused, Reason: err.Reason}
-	if stored := r.record(ctx, s); stored != nil {
+	s := step{Name: name, Status: stepRefused, Reason: refusal(err.Reason)}
+	stored := r.record(ctx, s)
+	if errors.Is(stored, ErrTooLarge) {
+		s.Reason = ""
+		stored = r.record(ctx, s)
+	}
+	if stored != nil {
 		return r.stuck(stored)
 	}
 	r.open(false)
 	r.steps.at++
-	return err
+	return &RefusedError{s.Reason}
 }
 
 func unknownCall(err error) error {

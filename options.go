@@ -3,6 +3,7 @@ package idem
 import (
 	"context"
 	"time"
+	"unicode/utf8"
 
 	"github.com/idem-go/idem/backend"
 )
@@ -189,8 +190,8 @@ func (c config) validate() error {
 		return invalid("an option was given nil")
 	}
 	for _, v := range c.versions {
-		if v == "" || len(v) > backend.MaxVersion {
-			return invalid("a version of WithPhases has %d bytes; 1 to %d are possible", len(v), backend.MaxVersion)
+		if v == "" || len(v) > backend.MaxVersion || !utf8.ValidString(v) {
+			return invalid("a version of WithPhases has %d bytes or is not UTF-8; 1 to %d bytes are possible", len(v), backend.MaxVersion)
 		}
 	}
 	for _, f := range c.fingerprinters {

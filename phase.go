@@ -91,7 +91,7 @@ func PhaseTx[V, T any](ctx context.Context, run *Run, b backend.Transactor[T], n
 	if err != nil || len(j.Steps) != run.steps.at+1 {
 		return none, run.stuck(unknown("phase", err))
 	}
-	run.steps.journal = j
+	run.wrote(j)
 	return saved[V](run, j.Steps[len(j.Steps)-1])
 }
 
@@ -151,18 +151,22 @@ func inLease[T any](ctx context.Context, run *Run, b backend.Transactor[T], step
 		var ran bool
 		var stepErr error
 		rec, err := b.InLease(ctx, run.lease, seq, func(ctx context.Context, tx T) (s backend.Step, err error) {
-			if asked.Err() != nil { // the one in doubt was rolled back, and nobody waits for another
-				return s, unavailable("phase", context.Cause(asked))
-			}
-			ran = true
 			if inDoubt { // that this is called proves that it was rolled back
 				inDoubt = false
 				run.open(false)
 			}
+			if asked.Err() != nil { // nobody waits for another
+				stepErr = unavailable("phase", context.Cause(asked))
+				return s, stepErr
+			}
+			ran = true
 			s, stepErr = step(ctx, tx)
 			return s, stepErr
 		})
 		switch {
+		case err == nil && rec.Sequence != seq: // as it stands: abandoned or ended, without this step
+			run.open(false)
+			return backend.Record{}, &backend.Error{Op: "idem: phase", Kind: ErrLeaseLost}
 		case err == nil:
 			run.open(false)
 			return rec, nil

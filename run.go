@@ -34,6 +34,8 @@ func (r *Run) Attempt() int { return r.attempt }
 // [WithPhases]: code that changed its steps can go on with older records as they
 // were begun.
 func (r *Run) Version() string {
+	r.steps.mu.Lock()
+	defer r.steps.mu.Unlock()
 	if v := r.steps.journal.Version; v != "" {
 		return v
 	}

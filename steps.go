@@ -142,19 +142,23 @@ func (r *Run) resume(state []byte, whatever bool) error {
 	return nil
 }
 
-// stepRoom is what a journal needs for a step besides its name and result.
-const stepRoom = 64
+// stepRoom is what a step may have of a result at least.
+const stepRoom = 32
 
 // room reports whether a step with this name can be noted at all.
 func (r *Run) room(name string) error {
-	state, err := r.steps.journal.bytes()
-	if err != nil {
-		return err
-	}
-	if size := len(state) + len(name) + len(r.e.cfg.version()) + stepRoom; size > r.e.cfg.maxState {
+	_, state, err := r.note(step{Name: name, Status: stepNotSent})
+	if size := len(state) + stepRoom; err == nil && size > r.e.cfg.maxState {
 		return r.tooLarge(size)
 	}
-	return nil
+	return err
+}
+
+// wrote notes the journal that is stored.
+func (r *Run) wrote(j journal) {
+	r.steps.mu.Lock()
+	defer r.steps.mu.Unlock()
+	r.steps.journal = j
 }
 
 func (r *Run) tooLarge(size int) error {
@@ -202,7 +206,7 @@ func (r *Run) record(ctx context.Context, s step) error {
 		}
 		switch {
 		case err == nil:
-			r.steps.journal = j
+			r.wrote(j)
 			return nil
 		case backend.NotApplied(err) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrRetryTx):
 			return err
