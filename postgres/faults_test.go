@@ -341,6 +341,23 @@ func TestClaimOnADeadLink(t *testing.T) {
 	}
 }
 
+// overdue is a context whose deadline is when done is closed.
+type overdue struct {
+	context.Context
+	done chan struct{}
+}
+
+func (o *overdue) Done() <-chan struct{} { return o.done }
+
+func (o *overdue) Err() error {
+	select {
+	case <-o.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // PG-15: the end of a context is the context's error, whichever way pgx cancels.
 func TestContextEnds(t *testing.T) {
 	t.Parallel()
@@ -356,13 +373,15 @@ func TestContextEnds(t *testing.T) {
 		held := claimIn(t, b, tx, request("key"))
 		c := request("key")
 		c.Wait = time.Minute
-		for call, f := range map[string]func(ctx context.Context) error{
-			"Claim":    func(ctx context.Context) error { _, err := b.Claim(ctx, c); return err },
-			"Transact": func(ctx context.Context) error { _, err := b.Transact(ctx, c, never(t)); return err },
+		for call, f := range map[string]func(ctx context.Context) (backend.Claimed, error){
+			"Claim":    func(ctx context.Context) (backend.Claimed, error) { return b.Claim(ctx, c) },
+			"Transact": func(ctx context.Context) (backend.Claimed, error) { return b.Transact(ctx, c, never(t)) },
 		} {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			err := f(ctx)
-			cancel()
+			ctx := &overdue{Context: t.Context(), done: make(chan struct{})}
+			answer := inBackground(func() (backend.Claimed, error) { return f(ctx) })
+			waiting(t, pool, 1) // sooner it may have no connection yet, and applied nothing
+			close(ctx.done)
+			err := (<-answer).err
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s with %s = %v, want DeadlineExceeded", call, name, err)
 			}
