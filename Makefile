@@ -31,7 +31,7 @@ test: ## run all tests with real servers, getting those that are missing
 	go test -race -timeout $(TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 
 .PHONY: test-docker
-test-docker: ## run the adapters' tests in containers, with images made from Debian's packages
+test-docker: ## run the adapters' conformance suite in containers, with images made from Debian's packages
 	TIMEOUT=$(TIMEOUT) scripts/test-docker.sh $(TESTFLAGS)
 
 .PHONY: lint

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Runs the tests of the adapters on servers in containers. It takes a Docker engine and
-# no registry: images that IDEM_TEST_POSTGRES_IMAGE, IDEM_TEST_REDIS_IMAGE and
-# IDEM_TEST_ETCD_IMAGE don't name are built here, once for each version of what they
-# are built from, which takes root and debootstrap.
+# Runs the conformance suite of the adapters on servers in containers, and the tests of
+# internal/testenv, which starts them. It takes a Docker engine and no registry: images
+# that IDEM_TEST_POSTGRES_IMAGE, IDEM_TEST_REDIS_IMAGE and IDEM_TEST_ETCD_IMAGE don't name
+# are built here, once for each version of what they are built from, which takes root and
+# debootstrap.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,6 +33,9 @@ case ${DOCKER_HOST:-unix:} in
 unix:*) export TESTCONTAINERS_HOST_OVERRIDE=${TESTCONTAINERS_HOST_OVERRIDE:-127.0.0.1} ;;
 esac
 
+test=(go test -race -count 1 -p 1 -timeout "${TIMEOUT:-20m}")
+status=0
 # Two tests of testenv are about local programs.
-exec go test -race -p 1 -timeout "${TIMEOUT:-20m}" -skip 'KilledTestProcess|KillLeftovers' "$@" \
-	./internal/testenv ./postgres ./redis ./etcd
+"${test[@]}" -skip 'KilledTestProcess|KillLeftovers' "$@" ./internal/testenv || status=$?
+"${test[@]}" -run Conformance "$@" ./postgres ./redis ./etcd || status=$?
+exit "$status"
