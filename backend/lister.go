@@ -9,8 +9,8 @@ type Lister interface {
 
 	// Lapsed calls yield for each started record whose lease is over, until yield
 	// returns false, and returns nil then, too. The order is the store's. A record that
-	// is lapsed while the call lasts is found once; one that lapses or is claimed
-	// meanwhile may be found or not. No connection or lock is held during yield, and
+	// is lapsed while the call lasts is found once; one that lapses, is claimed or is put
+	// off by a sweep meanwhile may be found or not, or twice. No connection or lock is held during yield, and
 	// nothing is changed.
 	//
 	// A store that has an index for this reads what is started; the others read
