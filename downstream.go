@@ -18,12 +18,14 @@ import (
 // Who doesn't know the client's key can't guess it.
 func (r *Run) Key(step string) string {
 	k := r.claim.Key
-	return downstreamKey(k.Tenant, k.Actor, k.Value, r.operation, step)
+	return DownstreamKey(Scope{Tenant: k.Tenant, Actor: k.Actor}, k.Value, r.operation, step)
 }
 
-func downstreamKey(parts ...string) string {
+// DownstreamKey is [Run.Key] of a request's step, for who has to find it at the far side.
+// The operation is the one that the record names.
+func DownstreamKey(scope Scope, key, operation, step string) string {
 	h := sha256.New()
-	for _, s := range append([]string{"idem downstream 1"}, parts...) {
+	for _, s := range []string{"idem downstream 1", scope.Tenant, scope.Actor, key, operation, step} {
 		_ = binary.Write(h, binary.BigEndian, uint64(len(s)))
 		_, _ = h.Write([]byte(s))
 	}

@@ -145,7 +145,7 @@ func (r Resolution) of(run *Run, rec backend.Record) (resp Response, s step, err
 	}
 	last := len(run.steps.journal.Steps) - 1
 	if last < 0 || !run.steps.journal.Steps[last].waitsFor(r) {
-		return resp, s, conflict(fmt.Sprintf("the record does not wait for an outcome of the step %q", r.step))
+		return resp, s, conflict(fmt.Sprintf("the record does not wait for an outcome of the step %q; its recovery point is %q", r.step, rec.RecoveryPoint))
 	}
 	run.steps.at = last
 	s = step{Name: r.step, Status: r.status, Reason: r.reason}

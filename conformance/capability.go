@@ -14,12 +14,12 @@ import (
 var capabilityCases = []testCase{
 	capability([]string{"Transactions"}, nil, "capability/transactions", "Who claims transactions implements Transactor, and who implements it claims them.", capabilityTransactions),
 	capability([]string{"DurableKill"}, []Power{PowerRestart}, "capability/durable-kill", "What was acknowledged survives the kill of the store's process.", capabilityKill),
-	capability([]string{"DurableFailover"}, []Power{PowerFailover}, "capability/durable-failover", "What was acknowledged survives the loss of a machine, if that is claimed (field report 27).", capabilityFailover),
+	capability([]string{"DurableFailover"}, []Power{PowerFailover}, "capability/durable-failover", "What was acknowledged survives the loss of a machine, if that is claimed.", capabilityFailover), // field report 27
 	capability([]string{"Shared"}, nil, "capability/shared", "Several processes use one store, exactly if that is claimed.", capabilityShared),
 	capability([]string{"NativeExpiry"}, nil, "capability/native-expiry", "The store deletes by itself what is over, exactly if that is claimed.", capabilityExpiry),
-	capability([]string{"Clock"}, []Power{PowerSkewed}, "capability/clock", "Leases and retention go by the clock that is claimed, whatever the caller's shows (field report 23).", capabilityClock),
+	capability([]string{"Clock"}, []Power{PowerSkewed}, "capability/clock", "Leases and retention go by the clock that is claimed, whatever the caller's shows.", capabilityClock), // field report 23
 	capability([]string{"FreshReads"}, nil, "capability/fresh-reads", "Get on any handle sees every acknowledged write.", capabilityFresh),
-	capability([]string{"MaxValue"}, nil, "capability/max-value", "A value of the largest size is stored; one byte more is ErrTooLarge, changes nothing and leaves room for a tombstone (field report 29).", capabilityMaxValue),
+	capability([]string{"MaxValue"}, nil, "capability/max-value", "A value of the largest size is stored; one byte more is ErrTooLarge, changes nothing and leaves room for a tombstone.", capabilityMaxValue), // field report 29
 	capability([]string{"MinLease", "LeaseRound"}, nil, "capability/lease", "A lease is granted as asked, but for the rounding that is claimed.", capabilityLease),
 	capability([]string{"LeaseStretch"}, []Power{PowerRestart}, "capability/lease-stretch", "A lease ends no later than granted and stretched as claimed, also over a kill, and a stretch is claimed only where there is one.", capabilityStretch),
 	capability([]string{"TokensBreakOn"}, []Power{PowerRestart, PowerSkewed}, "capability/tokens", "Tokens of a key grow over everything that is not named to break them.", capabilityTokens),

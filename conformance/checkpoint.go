@@ -7,7 +7,7 @@ import (
 )
 
 var checkpointCases = []testCase{
-	rule("checkpoint/retry", "A retry may have an empty state for none, or the other way round (field report 8).", checkpointRetry),
+	rule("checkpoint/retry", "A retry may have an empty state for none, or the other way round.", checkpointRetry), // field report 8
 	rule("checkpoint/gap", "Sequences may have gaps.", func(e *env) {
 		r := e.acquire("Claim", request("k"))
 		e.ok("Checkpoint(3)", e.checkpoint(r.Holder(), point(3, "p", "")))

@@ -7,9 +7,9 @@ import (
 )
 
 var claimCases = []testCase{
-	rule("claim/not-before-lapse", "No other claim acquires a record before its lease is over (field report 30).", claimNotBeforeLapse),
+	rule("claim/not-before-lapse", "No other claim acquires a record before its lease is over.", claimNotBeforeLapse), // field report 30
 	rule("claim/retention-over", "A completed record whose retention is over is as if it were not there, also for another request.", claimRetentionOver),
-	rule("claim/race-fresh", "Of many claims of a new key at once one acquires it, and the others see its record (field reports 6, 7, 9).", func(e *env) {
+	rule("claim/race-fresh", "Of many claims of a new key at once one acquires it, and the others see its record.", func(e *env) { // field reports 6, 7, 9
 		claimRace(e, request("k"))
 	}),
 	rule("claim/race-lapsed", "Of many claims of a lapsed record at once one acquires it.", func(e *env) {

@@ -9,10 +9,10 @@ import (
 
 var completeCases = []testCase{
 	rule("complete/bytes", "Header and body come back byte by byte, whatever they hold, up to a megabyte and more.", completeBytes),
-	rule("complete/empty", "An empty response is a response (field report 22).", completeEmpty),
+	rule("complete/empty", "An empty response is a response.", completeEmpty), // field report 22
 	rule("complete/tombstone", "A tombstone is stored and told apart from a response.", completeTombstone),
 	rule("complete/retention", "The retention counts from the completion, also of a record that was resumed late.", completeRetention),
-	rule("complete/cold", "A process that has seen nothing of a request replays its answer, and refuses another request with the key (field report 13).", completeCold),
+	rule("complete/cold", "A process that has seen nothing of a request replays its answer, and refuses another request with the key.", completeCold), // field report 13
 	rule("complete/at-once", "The same completion sent several times at once succeeds every time.", completeAtOnce),
 }
 

@@ -7,8 +7,8 @@ import (
 )
 
 var fenceCases = []testCase{
-	rule("fence/token-grows", "Every claim of a key gets a higher token: after a takeover, a release, the end of the retention and a sweep (hard cases 8, 25).", fenceTokenGrows),
-	rule("fence/zombie", "A holder of the key's first life never touches its second (design 4).", fenceZombie),
+	rule("fence/token-grows", "Every claim of a key gets a higher token: after a takeover, a release, the end of the retention and a sweep.", fenceTokenGrows), // hard cases 8, 25
+	rule("fence/zombie", "A holder of the key's first life never touches its second.", fenceZombie),                                                            // design 4
 	rule("fence/takeover-or-complete", "Of a takeover and the late completion of the old owner exactly one succeeds.", fenceRace),
 	rule("fence/one-completes", "Of a key's many runs only one completes.", fenceOneCompletes),
 }

@@ -9,7 +9,7 @@ import (
 )
 
 var keyCases = []testCase{
-	rule("key/scope", "Tenant, actor and key together are the identity (field report 14).", func(e *env) {
+	rule("key/scope", "Tenant, actor and key together are the identity.", func(e *env) { // field report 14
 		distinct(e, []backend.Key{
 			{Tenant: "t1", Actor: "a1", Value: "key-0001"},
 			{Tenant: "t2", Actor: "a1", Value: "key-0001"},
@@ -18,8 +18,8 @@ var keyCases = []testCase{
 			{Tenant: "t1", Actor: "key-0001", Value: "a1"},
 		})
 	}),
-	rule("key/separators", "Separators inside the parts make no two keys one (field report 14).", keySeparators),
-	rule("key/bytes", "Keys are compared byte by byte: no case folding, trimming or normalisation (field report 15).", keyBytes),
+	rule("key/separators", "Separators inside the parts make no two keys one.", keySeparators),                 // field report 14
+	rule("key/bytes", "Keys are compared byte by byte: no case folding, trimming or normalisation.", keyBytes), // field report 15
 	rule("key/longest", "Every part may be as long as the contract allows, all at once, and comes back exactly.", keyLongest),
 }
 

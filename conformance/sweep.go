@@ -16,18 +16,18 @@ var sweepCases = []testCase{
 		e.completed(request("completed"))
 		e.sweepNone("a store of live records")
 	}),
-	rule("sweep/live", "A sweep removes no record that is alive: running, resumable or retained (hard case 5).", sweepLive),
+	rule("sweep/live", "A sweep removes no record that is alive: running, resumable or retained.", sweepLive), // hard case 5
 	rule("sweep/retention", "A sweep removes no completed record before its retention, counted from the completion, is over.", sweepRetention),
 	rule("sweep/abandoned", "A started record without a recovery point goes when it is abandoned, and not before.", sweepAbandoned),
 	rule("sweep/activity", "The age of a started record counts from its last activity.", sweepActivity),
-	rule("sweep/tombstone", "An abandoned record past a recovery point becomes a tombstone and is never removed (hard case 5).", sweepTombstone),
-	rule("sweep/revive", "A claim with Revive takes an abandoned record over at its recovery point; it gets nothing else that is completed (hard case 29).", sweepRevive),
-	rule("sweep/tombstone-completed", "A tombstone \"abandoned\" that its holder stored is never removed, and sweeps come to an end over it (hard case 26).", sweepTombstoneCompleted),
+	rule("sweep/tombstone", "An abandoned record past a recovery point becomes a tombstone and is never removed.", sweepTombstone),                                      // hard case 5
+	rule("sweep/revive", "A claim with Revive takes an abandoned record over at its recovery point; it gets nothing else that is completed.", sweepRevive),              // hard case 29
+	rule("sweep/tombstone-completed", "A tombstone \"abandoned\" that its holder stored is never removed, and sweeps come to an end over it.", sweepTombstoneCompleted), // hard case 26
 	rule("sweep/limit", "A sweep changes at most limit records, and less than limit means that nothing is left.", sweepLimit),
 	rule("sweep/exact", "A sweep changes as many records as are due, up to its limit.", sweepExactly),
-	rule("sweep/not-starved", "Records that may not go yet don't keep a sweep from those behind them (hard case 26).", sweepNotStarved),
-	rule("sweep/against-claims", "Sweeps and claims of expired records at once lose no live record (field report 5).", sweepAgainstClaims),
-	rule("sweep/against-takeovers", "Sweeps and takeovers of abandoned records at once lose no live record (field report 5).", sweepAgainstTakeovers),
+	rule("sweep/not-starved", "Records that may not go yet don't keep a sweep from those behind them.", sweepNotStarved),             // hard case 26
+	rule("sweep/against-claims", "Sweeps and claims of expired records at once lose no live record.", sweepAgainstClaims),            // field report 5
+	rule("sweep/against-takeovers", "Sweeps and takeovers of abandoned records at once lose no live record.", sweepAgainstTakeovers), // field report 5
 	rule("sweep/against-completions", "Of a sweep and the late completion of an abandoned record exactly one succeeds.", sweepAgainstCompletions),
 }
 

@@ -10,7 +10,7 @@ import (
 func inLeaseCases[Tx any]() []txCase[Tx] {
 	return []txCase[Tx]{
 		txRule("inlease/commits", "A step's writes and its recovery point are committed together, and seen by nobody before.", inLeaseCommits[Tx]),
-		txRule("inlease/again", "A step whose sequence is stored is not run again, and the record returned as it is (hard case 21).", inLeaseAgain[Tx]),
+		txRule("inlease/again", "A step whose sequence is stored is not run again, and the record returned as it is.", inLeaseAgain[Tx]), // hard case 21
 		txRule("inlease/at-once", "A step sent several times at once runs once.", inLeaseAtOnce[Tx]),
 		txRule("inlease/stale", "A holder that lost its lease gets ErrLeaseLost before the step runs.", inLeaseStale[Tx]),
 		txRule("inlease/or-takeover", "Of a step and a takeover the record and the step's writes tell one story.", inLeaseOrTakeover[Tx]),

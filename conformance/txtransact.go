@@ -20,12 +20,12 @@ func transactCases[Tx any]() []txCase[Tx] {
 		txRule("transact/fails", "An effect that fails is rolled back with its claim, and its error returned as it is.", transactFails[Tx]),
 		txRule("transact/panics", "A panic of the effect goes on, and leaves nothing stored and nothing locked.", transactPanics[Tx]),
 		txRule("transact/replay", "A completed record is returned as it stands, also to its own claim id, and the effect not run.", transactReplay[Tx]),
-		txRule("transact/undo", "Undo keeps the answer and drops the effect's writes (hard case 13).", transactUndo[Tx]),
+		txRule("transact/undo", "Undo keeps the answer and drops the effect's writes.", transactUndo[Tx]), // hard case 13
 		txRule("transact/not-acquired", "Mismatch, in progress and a refused takeover leave the record as it stands and the effect not run.", transactNotAcquired[Tx]),
 		txRule("transact/takeover", "A lapsed record is taken over with its recovery point; a failure leaves it as it was.", transactTakeover[Tx]),
 		txRule("transact/same-id", "A claim id that holds the record already goes on with it.", transactSameID[Tx]),
-		txRule("transact/at-once", "Of many transactions of one key at once one runs its effect (field reports 6, 7, 9, 10).", transactAtOnce[Tx]),
-		txRule("transact/hidden", "A claim of a key that a transaction of the process holds is hidden after its wait (hard case 11).", transactHidden[Tx]),
+		txRule("transact/at-once", "Of many transactions of one key at once one runs its effect.", transactAtOnce[Tx]),                      // field reports 6, 7, 9, 10
+		txRule("transact/hidden", "A claim of a key that a transaction of the process holds is hidden after its wait.", transactHidden[Tx]), // hard case 11
 		txRule("transact/bounded", "The effect's context ends no later than the lease, and its error is the effect's.", transactBounded[Tx]),
 		txRule("transact/cancelled", "A context that has ended runs no effect; of one that ends in the effect the answer says what is stored.", transactCancelled[Tx]),
 		txRule("transact/invalid", "A claim or a response that breaks the contract is refused, and nothing is stored.", transactInvalid[Tx]),

@@ -96,6 +96,11 @@ func (s server) findings() (all []backend.Finding) {
 			all = append(all, backend.Finding{ID: "redis/" + id, Severity: severity, Text: text, Advice: advice})
 		}
 	}
+	if s.info["redis_mode"] == "sentinel" {
+		found(true, "sentinel", backend.Unsafe,
+			"this is a Sentinel: it keeps no records", "connect to the primary, in a service with a failover client that asks the Sentinels for it")
+		return all
+	}
 	major, _, _ := strings.Cut(s.info["redis_version"], ".")
 	version, err := strconv.Atoi(major)
 	found(err == nil && version < 7, "version", backend.Unsafe,

@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/idem-go/idem/backend"
+	"github.com/idem-go/idem/internal/testenv"
 	"github.com/idem-go/idem/redis"
 )
 
@@ -48,6 +49,15 @@ func findings(t *testing.T, b *redis.Backend) (backend.Description, []string) {
 		ids = append(ids, fmt.Sprintf("%s (%s)", f.ID, f.Severity))
 	}
 	return d, ids
+}
+
+// A Sentinel answers like a server, and keeps nothing.
+func TestFindingsOfASentinel(t *testing.T) {
+	t.Parallel()
+	w := testenv.RedisSentinel(t, time.Minute)
+	if _, ids := findings(t, newBackend(t, connect(t, w.Sentinels[0].URL))); !slices.Equal(ids, []string{"redis/sentinel (unsafe)"}) {
+		t.Errorf("findings = %q, want that it is a Sentinel", ids)
+	}
 }
 
 // What Describe finds on servers of every kind.

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/idem-go/idem"
 	"github.com/idem-go/idem/backend"
 )
 
@@ -67,6 +68,7 @@ type record struct {
 	Sequence           int64      `json:"sequence"`
 	Attempt            int        `json:"attempt"`
 	RecoveryPoint      string     `json:"recovery_point"`
+	DownstreamKey      string     `json:"downstream_key"` // of a call that was sent and has no outcome
 	LeaseLeft          float64    `json:"lease_left_seconds"`
 	Lease              float64    `json:"lease_seconds"`
 	Retention          float64    `json:"retention_seconds"`
@@ -100,8 +102,8 @@ func look(r backend.Record, body bool) record {
 		Fingerprint: fmt.Sprintf("%x", r.Fingerprint.Sum), FingerprintVersion: r.Fingerprint.Version,
 		Status: r.Status.String(), Meaning: meaning(r),
 		ClaimID: claimID(r), Token: int64(r.Token), Sequence: int64(r.Sequence), Attempt: r.Attempt,
-		RecoveryPoint: r.RecoveryPoint,
-		LeaseLeft:     r.LeaseLeft.Seconds(), Lease: r.Lease.Seconds(), Retention: r.Retention.Seconds(), Abandon: r.Abandon.Seconds(),
+		RecoveryPoint: r.RecoveryPoint, DownstreamKey: downstreamKey(r),
+		LeaseLeft: r.LeaseLeft.Seconds(), Lease: r.Lease.Seconds(), Retention: r.Retention.Seconds(), Abandon: r.Abandon.Seconds(),
 		CreatedAt: at(r.CreatedAt), UpdatedAt: at(r.UpdatedAt), CompletedAt: at(r.CompletedAt), LockedUntil: at(r.LockedUntil), ExpiresAt: at(r.ExpiresAt),
 		Tombstone: string(r.Response.Tombstone), ResponseStatus: r.Response.Status,
 		HeaderBytes: len(r.Response.Header), BodyBytes: len(r.Response.Body), StateBytes: len(r.State), PayloadBytes: len(r.Payload),
@@ -128,6 +130,24 @@ func at(t time.Time) *time.Time {
 	return &t
 }
 
+// waitingStep is the step that was sent and has no outcome; empty: none.
+func waitingStep(r backend.Record) string {
+	step, sent := strings.CutSuffix(r.RecoveryPoint, " (sent)")
+	if !sent || r.Status == backend.Completed && r.Response.Tombstone != backend.Abandoned {
+		return ""
+	}
+	return step
+}
+
+// downstreamKey is what the far side knows the waiting step by.
+func downstreamKey(r backend.Record) string {
+	step := waitingStep(r)
+	if step == "" {
+		return ""
+	}
+	return idem.DownstreamKey(idem.Scope{Tenant: r.Key.Tenant, Actor: r.Key.Actor}, r.Key.Value, r.Operation, step)
+}
+
 // meaning says what a retry with this key gets.
 func meaning(r backend.Record) string {
 	completed := r.Status == backend.Completed
@@ -140,6 +160,8 @@ func meaning(r backend.Record) string {
 		return "the run ended: retries get its answer until the retention is over"
 	case r.LeaseLeft > 0:
 		return "a run holds the key: retries are told that it is in progress"
+	case waitingStep(r) != "":
+		return "a call was sent and has no outcome, and nobody holds the key: the next retry asks, sends it again, or needs idem resolve"
 	case r.RecoveryPoint != "":
 		return "nobody holds the key: the next retry goes on from the recovery point"
 	}
@@ -166,6 +188,7 @@ func (r record) print(w io.Writer) error {
 		{"attempt", true, strconv.Itoa(r.Attempt)},
 		{"claim", r.ClaimID != "", fmt.Sprintf("%s, token %d, sequence %d", r.ClaimID, r.Token, r.Sequence)},
 		{"recovery point", r.RecoveryPoint != "", fmt.Sprintf("%q, %d bytes of state", r.RecoveryPoint, r.StateBytes)},
+		{"downstream key", r.DownstreamKey != "", r.DownstreamKey + ": the far side knows the call by it"},
 		{"lease", r.CompletedAt == nil, fmt.Sprintf("%vs, of which %vs are left", r.Lease, r.LeaseLeft)},
 		{"retention", true, time.Duration(r.Retention * float64(time.Second)).String()},
 		{"created", r.CreatedAt != nil, date(r.CreatedAt)},

@@ -31,7 +31,7 @@ func resolve(ctx context.Context, c *call) (int, error) {
 	c.scope(&scope.Tenant, &scope.Actor, &key)
 	r := resolution{header: make(http.Header)}
 	c.flags.StringVar(&r.done, "done", "", "the `step` has happened, with -result")
-	c.flags.StringVar(&r.result, "result", "null", "of the step that has happened: `JSON`, as its code would have stored it")
+	c.flags.StringVar(&r.result, "result", "", "of the step that has happened: `JSON`, as its code would have stored it; null for none")
 	c.flags.StringVar(&r.refused, "refused", "", "the `step` was refused by the far side for good, with -reason")
 	c.flags.StringVar(&r.reason, "reason", "", "the far side's reason, a `text`")
 	c.flags.StringVar(&r.never, "never", "", "the `step` has not happened and never will: the next retry sends it")
@@ -109,9 +109,11 @@ func (r *resolution) resolution() (res idem.Resolution, err error) {
 		return res, errors.New("-header and -body need -status")
 	}
 	switch {
+	case (r.done == "") != (r.result == ""):
+		return res, errors.New("-done and -result go together: the next retry goes on with that result, for good")
 	case said != 1:
 		return res, errors.New("say one thing: -done, -refused, -never, -nothing-done, -answer or -status")
-	case !json.Valid(result), r.answer != "" && !json.Valid(answer):
+	case r.result != "" && !json.Valid(result), r.answer != "" && !json.Valid(answer):
 		return res, errors.New("-result and -answer are JSON: a text has quotes of its own")
 	}
 	return res, nil

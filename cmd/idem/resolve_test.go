@@ -20,11 +20,12 @@ func TestResolve(t *testing.T) {
 	onServers(t, func(t *testing.T, s server) {
 		ex, err := idem.New(s.b, idem.WithPhases("1"), idem.WithLease(2*time.Second), idem.WithWait(time.Minute))
 		must(t, err)
-		sent := make(map[string]int)
+		sent, keys := make(map[string]int), make(map[string]string)
 		notify := func(key string) (idem.Result[string], error) {
 			return idem.Do(t.Context(), ex, idem.Request{Scope: idem.Scope{Tenant: "acme", Actor: "alice"}, Key: key, Operation: "notify"},
 				func(ctx context.Context, run *idem.Run) (string, error) {
-					return idem.Call(ctx, run, "sms", idem.Foreign[string]{Once: true, Do: func(context.Context, string) (string, error) {
+					return idem.Call(ctx, run, "sms", idem.Foreign[string]{Once: true, Do: func(_ context.Context, down string) (string, error) {
+						keys[key] = down
 						if sent[key]++; sent[key] == 1 {
 							return "", errors.New("connection reset")
 						}
@@ -53,8 +54,8 @@ func TestResolve(t *testing.T) {
 				t.Fatalf("Do = %v, want one that needs a resolution", err)
 			}
 			out, _ := want(t, statusOK, s.args("inspect", "-tenant", "acme", "-actor", "alice", "-key", key)...)
-			contains(t, "inspect", out, `"sms (sent)"`)
-			_, errs := resolve(statusNo, key, "-done", "other")
+			contains(t, "inspect", out, `"sms (sent)"`, keys[key], "idem resolve")
+			_, errs := resolve(statusNo, key, "-done", "other", "-result", "null")
 			contains(t, "resolve of another step", errs, "nothing was changed", `"other"`)
 			_, errs = resolve(statusNo, key, "-nothing-done")
 			contains(t, "resolve -nothing-done", errs, "nothing was changed", `"sms (sent)"`)
@@ -112,6 +113,8 @@ func TestResolveUsage(t *testing.T) {
 		{"one thing", ""},
 		{"one thing", "-nothing-done -never sms"},
 		{"JSON", "-done sms -result message"},
+		{"go together", "-done sms"},
+		{"go together", "-never sms -result 5"},
 		{"JSON", "-answer paid"},
 		{"-status", "-body text"},
 		{"status 7", "-status 7"},
