@@ -26,6 +26,8 @@ type Completer struct {
 	mu    sync.Mutex // of a pass
 	seen  map[backend.Key]sighting
 	given map[backend.Key]backend.Token // up, and told so
+
+	waiting sync.Map // key to token: waits for a person, and is as it was when that was found out
 }
 
 // handler runs an operation for a record with this payload. It reports an error
@@ -185,9 +187,14 @@ func (c *Completer) Pass(ctx context.Context) (p Passed, err error) {
 	slots := make(chan struct{}, c.cfg.concurrency)
 	err = c.list.Lapsed(ctx, func(l backend.Lapse) bool {
 		h := c.handlers[l.Operation]
+		token, waits := c.waiting.Load(l.Key)
 		switch {
 		case h == nil:
 			p.Unhandled++
+			return true
+		case waits && token == l.Token:
+			c.seen[l.Key] = before[l.Key]
+			count(&mu, &p.Resolve)
 			return true
 		case l.Attempt >= c.cfg.attempts:
 			p.GivenUp++
@@ -213,6 +220,12 @@ func (c *Completer) Pass(ctx context.Context) (p Passed, err error) {
 		return true
 	})
 	runs.Wait()
+	c.waiting.Range(func(k, _ any) bool {
+		if _, still := c.seen[k.(backend.Key)]; !still && err == nil {
+			c.waiting.Delete(k)
+		}
+		return true
+	})
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -327,6 +340,11 @@ func (c *Completer) complete(ctx context.Context, l backend.Lapse, h handler) en
 	case errors.Is(err, errTaken), errors.Is(err, ErrInProgress):
 		return taken
 	case errors.Is(err, ErrNeedsResolution):
+		token := l.Token // refused
+		if cl.run.lease.Token != 0 {
+			token = cl.run.lease.Token
+		}
+		c.waiting.Store(l.Key, token)
 		return c.report(ctx, l, waits, err)
 	}
 	return c.report(ctx, l, failed, err)

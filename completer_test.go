@@ -178,6 +178,39 @@ func TestCompleterLeavesAlone(t *testing.T) {
 	})
 }
 
+// A record that waits for a person uses up no attempts while it does, and can be resolved
+// at any time. What was resolved is ended.
+func TestCompleterWaitsForAPerson(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s, far := memory.New(), newSteps(), &farSide{reply: []error{errBoom}}
+		e := phased(t, m)
+		effect := calling(s, idem.Foreign[string]{Do: far.do, Once: true})
+		_, err := idem.Do(t.Context(), e, request("key-0001"), effect)
+		wantError(t, "Do", err, idem.ErrUnknownOutcome)
+		time.Sleep(idem.DefaultLease)
+		c := completer(t, e, idem.WithBackoff(0, 0), idem.WithAttempts(3))
+		if err := idem.Handle(c, request("").Operation, func(ctx context.Context, run *idem.Run, _ []byte) (string, error) { return effect(ctx, run) }); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			pass(t, c, idem.Passed{Resolve: 1})
+		}
+		r, err := m.Get(t.Context(), backend.Key{Tenant: "shop", Actor: "ada", Value: "key-0001"})
+		if err != nil || r.Attempt != 2 || r.LeaseLeft != 0 {
+			t.Errorf("the record has attempt %d and %v of its lease, %v, want the one attempt that found out, and no lease", r.Attempt, r.LeaseLeft, err)
+		}
+		if err := e.Resolve(t.Context(), request("").Scope, "key-0001", idem.CallDone("charge", "ch_1")); err != nil {
+			t.Fatal(err)
+		}
+		c2 := completer(t, e, idem.WithBackoff(0, 0))
+		if err := idem.Handle(c2, request("").Operation, func(ctx context.Context, run *idem.Run, _ []byte) (string, error) { return effect(ctx, run) }); err != nil {
+			t.Fatal(err)
+		}
+		pass(t, c2, idem.Passed{Completed: 1})
+		far.want(t, 1)
+	})
+}
+
 // Several processes side by side run each record once, no more than so many at a time.
 func TestCompletersSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

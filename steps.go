@@ -122,7 +122,8 @@ func (r *Run) last() error {
 func (r *Run) keeps(err error) bool {
 	r.steps.mu.Lock()
 	defer r.steps.mu.Unlock()
-	return r.stays || maybeDone(err) || (r.steps.open || r.steps.inside) && !notDone(err)
+	person := errors.Is(r.steps.err, ErrNeedsResolution) // who need not wait for a lease
+	return r.stays && !person || maybeDone(err) || (r.steps.open || r.steps.inside) && !notDone(err)
 }
 
 // resume takes up the journal of a record with a recovery point: one that this code
