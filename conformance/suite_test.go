@@ -51,7 +51,7 @@ func failures(t *testing.T, fault func(f *faulty), opts ...conformance.Option) (
 // for it and by none outside of its groups, and each case catches a fault.
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	testFaults(t, faults, conformance.Without(ofServers...), conformance.Without("history", "wait"))
+	testFaults(t, faults, conformance.Without(ofServers...), conformance.Without("history", "wait", "list"))
 }
 
 // TestSuite for the cases that look at a server and at what is claimed of it.
