@@ -126,3 +126,11 @@ func ExampleWithObserver() {
 	// charge acquired
 	// charge replayed
 }
+
+// The key is made when the user decides, before the first try.
+func ExampleContextWithKey() {
+	ctx := idem.ContextWithKey(context.Background(), "0193c3c1-7f4e-7cc3-98c4-dc0c0c07398f")
+	key, ok := idem.KeyFromContext(ctx)
+	fmt.Println(key, ok)
+	// Output: 0193c3c1-7f4e-7cc3-98c4-dc0c0c07398f true
+}

@@ -70,6 +70,7 @@ const (
 	Streamed  Tombstone = "streamed"   // the response was sent while it was made
 	NotStored Tombstone = "not stored" // the response could not be encoded
 	Abandoned Tombstone = "abandoned"  // nobody finished the run; what it did is unknown
+	Expired   Tombstone = "expired"    // the retention is over, and the response gone with it
 )
 
 // Response is what a completed record replays. Backends store its parts exactly
