@@ -80,11 +80,7 @@ func (e *Executor) do(ctx context.Context, req Request, effect func(context.Cont
 // answer if the store has to be asked.
 func (e *Executor) follow(ctx context.Context, c backend.Claim, fl *flight, until time.Time) (_ outcome, answered bool, _ error) {
 	began := time.Now()
-	switch part := fl.compare(c); part {
-	case backend.Same:
-	case backend.Unknown: // the two requests were given fingerprinters of their own
-		return outcome{}, true, unknownVersion(fl.claim.Fingerprints[0])
-	default:
+	if part := fl.compare(c); part != backend.Same {
 		e.event(ctx, Mismatch, c, 0, began)
 		return outcome{}, true, &MismatchError{Part: part}
 	}

@@ -17,8 +17,8 @@ var (
 	// ErrMismatch: the key belongs to another request. Never retry. Its type is
 	// *MismatchError.
 	ErrMismatch = errors.New("idem: the key was used for another request")
-	// ErrTombstone: the request was completed, but its answer was not kept. It does
-	// not run again. Its type is *TombstoneError.
+	// ErrTombstone: the request was completed, but its answer was not kept, or not for
+	// so long. It does not run again. Its type is *TombstoneError.
 	ErrTombstone = errors.New("idem: completed, the answer was not kept")
 	// ErrUnknownOutcome: the effect may have happened and the store can't tell yet.
 	// Retry with the same key.
@@ -71,11 +71,14 @@ func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 // TombstoneError says why a completed request has no answer to replay.
 type TombstoneError struct {
 	// Response has the reason, and of the answer what was small enough to keep: its
-	// status and header.
+	// status and header. Of a result that expired only the status is left.
 	Response Response
 }
 
 func (e *TombstoneError) Error() string {
+	if e.Response.Tombstone == backend.Expired {
+		return fmt.Sprintf("%v: the result expired; it will not run again", ErrTombstone)
+	}
 	return fmt.Sprintf("%v (%s); it will not run again", ErrTombstone, e.Response.Tombstone)
 }
 

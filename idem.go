@@ -37,7 +37,7 @@
 // # What a caller gets
 //
 //	record                            result
-//	none, or its retention is over    the effect runs; its value, Replayed false
+//	none, or remembered no more       the effect runs; its value, Replayed false
 //	completed, same request           the stored value, Replayed true
 //	held by a run that is alive       [InProgressError], with RetryAfter
 //	of another request                [MismatchError], which says what differs
@@ -45,10 +45,15 @@
 //	                                  point; Attempt counts
 //	left by code with other steps     [ErrRecoveryPoint]; nothing ran
 //	completed without an answer       [TombstoneError]; it never runs again
+//	retention over, remembered        [TombstoneError] with the reason [backend.Expired];
+//	                                  it does not run again
 //	waits for a person                [ErrNeedsResolution]
 //	the store can't be asked          [ErrUnavailable]; the effect did not run, or its
 //	                                  transaction was rolled back
 //	the effect ran, not stored        [ErrUnknownOutcome]; retry with the same key
+//
+// A completed record is remembered for the retention ([WithRetention]), with its answer, and
+// then without it ([WithRemember], 0 by default). After that the key is free.
 //
 // # Scope
 //

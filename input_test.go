@@ -115,6 +115,8 @@ func TestBadOptions(t *testing.T) {
 		"a negative lease":             {idem.WithLease(-time.Second)},
 		"no retention":                 {idem.WithRetention(0)},
 		"a negative retention":         {idem.WithRetention(-time.Second)},
+		"a negative remembrance":       {idem.WithRemember(-1)},
+		"too long a remembrance":       {idem.WithRemember(backend.MaxDuration + 1)},
 		"a lease over the retention":   {idem.WithLease(2 * time.Hour), idem.WithRetention(time.Hour)},
 		"abandon under the retention":  {idem.WithAbandonAfter(time.Hour)},
 		"a negative wait":              {idem.WithWait(-1)},

@@ -25,16 +25,17 @@ const (
 type Option func(*config)
 
 type config struct {
-	lease, retention, abandon time.Duration
-	wait                      *time.Duration
-	retryAfter                time.Duration
-	maxResponse, maxState     int
-	minKey, maxKey            int
-	fingerprinters            []*Fingerprinter
-	refuseTakeover            func(operation string) bool
-	observe                   func(context.Context, Event)
-	versions                  []string // of code with steps, this one's first; nil: none
-	codec                     Codec
+	lease, retention, remember, abandon time.Duration
+
+	wait                  *time.Duration
+	retryAfter            time.Duration
+	maxResponse, maxState int
+	minKey, maxKey        int
+	fingerprinters        []*Fingerprinter
+	refuseTakeover        func(operation string) bool
+	observe               func(context.Context, Event)
+	versions              []string // of code with steps, this one's first; nil: none
+	codec                 Codec
 }
 
 // version of the code, where it has steps.
@@ -53,8 +54,18 @@ func WithLease(d time.Duration) Option { return func(c *config) { c.lease = d } 
 
 // WithRetention sets how long a completed record answers retries, counted from
 // its completion, 72 h by default. It must exceed the time after which no client
-// retries any more; then the key is free again.
+// retries any more: then the key is free again, and a later retry is a second run, unless
+// the record is remembered ([WithRemember]).
 func WithRetention(d time.Duration) Option { return func(c *config) { c.retention = d } }
+
+// WithRemember sets how long after its retention a completed record is remembered
+// without its answer, 0 by default. A retry that comes so late gets a TombstoneError
+// with the reason [backend.Expired], and one of another request ErrMismatch; the effect
+// does not run. It costs a row without a body, so that it can be much longer than the
+// retention. Bodies go with the first sweep after the retention, or by themselves where the store
+// sees to it. It holds for what is claimed from now on by programs that know it: processes
+// of an older version free a key when the retention is over.
+func WithRemember(d time.Duration) Option { return func(c *config) { c.remember = d } }
 
 // WithAbandonAfter sets how long an unfinished record is kept after its last
 // activity, a week by default and never less than the retention.
@@ -170,6 +181,8 @@ func (c config) validate() error {
 		}
 	}
 	switch {
+	case c.remember < 0 || c.remember > backend.MaxDuration:
+		return invalid("remember is %v, it must be between 0 and %v", c.remember, backend.MaxDuration)
 	case c.lease > c.retention:
 		return invalid("the lease (%v) is longer than the retention (%v)", c.lease, c.retention)
 	case c.abandon < c.retention:
@@ -202,13 +215,9 @@ func (c config) validate() error {
 	return nil
 }
 
-// waitOr is how long a duplicate waits, given the request's own wait and the default of
-// its path.
-func (c config) waitOr(own *time.Duration, d time.Duration) time.Duration {
-	switch {
-	case own != nil:
-		return *own
-	case c.wait != nil:
+// waitOr is how long a duplicate waits, given the default of its path.
+func (c config) waitOr(d time.Duration) time.Duration {
+	if c.wait != nil {
 		return *c.wait
 	}
 	return d

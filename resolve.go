@@ -113,7 +113,7 @@ func follows(old, taken backend.Record) bool { return taken.Attempt == old.Attem
 func (e *Executor) claimAgain(r backend.Record) backend.Claim {
 	c := backend.Claim{
 		Key: r.Key, Operation: r.Operation, Target: r.Target, Fingerprints: []backend.Fingerprint{r.Fingerprint},
-		Lease: min(e.cfg.lease, r.Retention), Retention: r.Retention, Abandon: r.Abandon,
+		Lease: min(e.cfg.lease, r.Retention), Retention: r.Retention, Remember: r.Remember, Abandon: r.Abandon,
 	}
 	_, _ = rand.Read(c.ID[:])
 	return c

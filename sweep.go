@@ -10,10 +10,11 @@ import (
 // sweepBatch is how many rows one statement of a sweep may change.
 const sweepBatch = 1000
 
-// Sweep deletes the records whose retention is over and the started ones that
-// were abandoned, and returns how many it changed. Any number of processes may
+// Sweep deletes the records that are over and the started ones that
+// were abandoned, takes the answers of those that are only remembered ([WithRemember]),
+// and returns how many it changed. Any number of processes may
 // sweep at once. Stores that expire records by themselves need it, too, for runs that
-// nobody finished.
+// nobody finished, and Redis for what is remembered.
 func (e *Executor) Sweep(ctx context.Context) (int, error) {
 	began := time.Now()
 	total := 0

@@ -30,7 +30,8 @@ type Backend interface {
 
 	// Complete stores the response and ends the run. The retention given with the
 	// claim counts from here. Completing again with the same response is a no-op,
-	// with another one ErrConflict.
+	// with another one ErrConflict. Where a sweep has taken the response there is none
+	// to compare with, and any is a no-op.
 	Complete(ctx context.Context, l Lease, c Completion) error
 
 	// Release gives the claim up after a failure. Before the first recovery point
@@ -38,12 +39,14 @@ type Backend interface {
 	// Releasing what is completed, released or gone is a no-op.
 	Release(ctx context.Context, l Lease) error
 
-	// Get returns the record as it stands, or ErrNotFound. A completed record
-	// whose retention is over may still be returned: Record.ExpiresAt tells.
+	// Get returns the record as it is stored, or ErrNotFound. A completed record
+	// whose retention is over may still be returned, and with its response, until a
+	// sweep comes by (Record.ExpiresAt) or the store takes it. What a claim finds does
+	// not depend on that.
 	Get(ctx context.Context, k Key) (Record, error)
 
-	// Sweep removes records whose time is over, at most limit of them, and
-	// returns how many it changed. Less than limit means there is nothing left to
+	// Sweep removes records whose time is over and the responses of those that are only
+	// remembered, at most limit of them, and returns how many it changed. Less than limit means there is nothing left to
 	// do. Any number of processes may sweep at once, also during claims: a record
 	// that is alive is never removed. What the store deletes by itself is not
 	// counted.

@@ -16,7 +16,11 @@ type Claim struct {
 
 	Lease     time.Duration // how long the claim holds without a renewal
 	Retention time.Duration // how long the completed record is kept
-	Abandon   time.Duration // how long a started record is kept after its last activity
+	// Remember is how long after its retention a completed record is remembered without
+	// its answer. A claim in that time is not acquired and finds the tombstone Expired.
+	// 0: the key is free when the retention is over.
+	Remember time.Duration
+	Abandon  time.Duration // how long a started record is kept after its last activity
 
 	// Wait bounds the time this call may wait for a transaction that holds the key
 	// and has not committed. Adapters round it up to what their store needs to see

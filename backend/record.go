@@ -70,7 +70,7 @@ const (
 	Streamed  Tombstone = "streamed"   // the response was sent while it was made
 	NotStored Tombstone = "not stored" // the response could not be encoded
 	Abandoned Tombstone = "abandoned"  // nobody finished the run; what it did is unknown
-	Expired   Tombstone = "expired"    // the retention is over, and the response gone with it
+	Expired   Tombstone = "expired"    // the retention is over and with it the response, or another tombstone
 )
 
 // Response is what a completed record replays. Backends store its parts exactly
@@ -113,6 +113,7 @@ type Record struct {
 
 	Lease     time.Duration // granted by the last claim
 	Retention time.Duration // from the completion on
+	Remember  time.Duration // from the end of the retention on
 	Abandon   time.Duration // from the last activity of a started record on
 
 	LockedUntil time.Time

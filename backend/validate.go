@@ -86,6 +86,8 @@ func (c Claim) Validate() error {
 	switch {
 	case c.ID == ClaimID{}:
 		return invalid("the claim id is zero")
+	case c.Remember < 0 || c.Remember > MaxDuration:
+		return invalid("remember is %v, it must be between 0 and %v", c.Remember, MaxDuration)
 	case c.Lease > c.Retention:
 		return invalid("the lease (%v) is longer than the retention (%v)", c.Lease, c.Retention)
 	case c.Abandon < c.Retention:

@@ -27,6 +27,8 @@ type scope struct {
 	unheard uint8  // messages whose sender hears nothing and sends them again
 	late    uint8  // messages whose sender goes on; they are delivered later or never
 	passes  uint8  // how often time goes on to the next instant at which something is over
+
+	remember int8 // seconds, of every claim
 }
 
 // state of a run. It is comparable, so that a set of them is a map.
@@ -178,7 +180,7 @@ func (x *exploration) goOn(s state, i int) {
 // deliver gives a message to the store and, if it is to be heard and still waited
 // for, the answer to its sender.
 func (x *exploration) deliver(s state, l letter, heard bool) {
-	out := s.apply(x, l.message(s.given), l.kind)
+	out := s.apply(x, l.message(s.given, x.limit.remember), l.kind)
 	i := int(l.by - 1)
 	p := &s.procs[i]
 	switch {
@@ -257,4 +259,8 @@ var scopes = []scope{
 	{plan: []kind{claims, renews, completes}, doubled: 1, passes: 2},
 	{plan: []kind{claims, completes}, doubled: 1, passes: 3},
 	{plan: []kind{claims, completes}, doubled: 1, unheard: 1, passes: 2},
+	{plan: []kind{claims, checkpoints1, completes}, passes: 6, remember: 3},
+	{plan: []kind{claims, completes}, doubled: 1, passes: 4, remember: 3},
+	{plan: []kind{claims, completes}, unheard: 1, passes: 4, remember: 3},
+	{plan: []kind{claims, checkpoints1, completes}, late: 1, passes: 3, remember: 1}, // less than a lease
 }

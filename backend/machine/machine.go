@@ -4,10 +4,14 @@
 // the others are compared with it by the conformance suite.
 //
 //	record                        message                  outcome        record after
-//	none, or retention over       claim                    acquired       started, new claim id, higher token, lease
+//	none, or remembered no more   claim                    acquired       started, new claim id, higher token, lease
 //	any that is not expired,      claim                    as it stands   untouched
 //	  another request
 //	completed                     claim                    as it stands   untouched
+//	completed, retention over,    claim                    as it stands,  untouched
+//	  remembered                                           the response
+//	                                                       replaced by
+//	                                                       "expired"
 //	started, lease alive,         claim                    acquired       untouched, the same token
 //	  same claim id
 //	started, lease alive          claim                    as it stands   untouched
@@ -24,7 +28,8 @@
 //	                                                                      else lapsed and without claim id
 //	started, other claim id       renew, checkpoint,       ErrLeaseLost   untouched
 //	                              complete, release
-//	completed, its claim id       complete                 done           untouched; ErrConflict if it differs
+//	completed, its claim id       complete                 done           untouched; ErrConflict if it differs from a response
+//	                                                                      that no sweep took
 //	completed, its claim id       renew, checkpoint,       done           untouched
 //	                              release
 //	completed, other claim id     renew, checkpoint,       ErrLeaseLost   untouched
@@ -34,7 +39,9 @@
 //	none; started and released    release                  done           untouched
 //	time over                     sweep                    done           gone; with a recovery point: tombstone "abandoned";
 //	                                                                      such a tombstone stays for ever
+//	retention over, remembered    sweep                    done           the response replaced by "expired"
 //
+// A completed record is remembered for Retention and Remember from its completion on.
 // Only claim and sweep look at the clock.
 package machine
 
@@ -92,8 +99,25 @@ func Step(r *backend.Record, m Message, now time.Time) (*backend.Record, Outcome
 // Expired reports whether the record is over for claims: they find it as if it
 // were not there. Abandoned records never are; a person has to look.
 func Expired(r backend.Record, now time.Time) bool {
-	return r.Status == backend.Completed && r.Response.Tombstone != backend.Abandoned &&
-		!now.Before(r.CompletedAt.Add(r.Retention))
+	return ends(r) && !now.Before(r.CompletedAt.Add(r.Retention+r.Remember))
+}
+
+// Remembered reports whether all that is left of the record is that it was completed:
+// its retention is over, and claims find no response any more, whether or not a sweep
+// took it.
+func Remembered(r backend.Record, now time.Time) bool {
+	return ends(r) && !now.Before(r.CompletedAt.Add(r.Retention)) && !Expired(r, now)
+}
+
+// ends is true of records that expire one day.
+func ends(r backend.Record) bool {
+	return r.Status == backend.Completed && r.Response.Tombstone != backend.Abandoned
+}
+
+// Forgotten is what is left of a response when its retention is over. A tombstone
+// goes, too: what it kept belongs to the answer.
+func Forgotten(r backend.Response) backend.Response {
+	return backend.Response{Tombstone: backend.Expired, Status: r.Status}
 }
 
 // LeaseLeft is what is left of the record's lease at now.
@@ -145,13 +169,16 @@ func (m Claim) acquire(r *backend.Record, now time.Time) (*backend.Record, Outco
 	n.Token = max(r.Token+1, m.Floor+1, backend.Token(now.UnixMicro()))
 	n.Sequence = 0
 	n.Attempt++
-	n.Lease, n.Retention, n.Abandon = m.Lease, m.Retention, m.Abandon
+	n.Lease, n.Retention, n.Remember, n.Abandon = m.Lease, m.Retention, m.Remember, m.Abandon
 	n.LockedUntil, n.UpdatedAt = now.Add(m.Lease), now
 	return &n, Outcome{Claimed: answer(&n, true, now), Changed: true}
 }
 
 func answer(r *backend.Record, acquired bool, now time.Time) backend.Claimed {
 	c := backend.Claimed{Acquired: acquired, Record: *r}
+	if Remembered(*r, now) {
+		c.Record.Response = Forgotten(r.Response)
+	}
 	c.Record.LeaseLeft = LeaseLeft(*r, now)
 	return c
 }
@@ -201,7 +228,7 @@ func (m Complete) step(r *backend.Record, now time.Time) (*backend.Record, Outco
 		return lost(r)
 	case m.Sequence < r.Sequence:
 		return r, Outcome{}
-	case r.Status == backend.Completed && m.Response.Equal(r.Response):
+	case r.Status == backend.Completed && (m.Response.Equal(r.Response) || r.Response.Tombstone == backend.Expired):
 		return r, Outcome{}
 	case r.Status == backend.Completed, m.Sequence == r.Sequence:
 		return r, Outcome{Err: backend.ErrConflict}
@@ -241,9 +268,14 @@ func (Sweep) step(r *backend.Record, now time.Time) (*backend.Record, Outcome) {
 			return nil, Outcome{Changed: true}
 		}
 		n := *r
-		n.ExpiresAt = r.CompletedAt.Add(r.Retention)
-		if r.Response.Tombstone == backend.Abandoned {
+		switch {
+		case r.Response.Tombstone == backend.Abandoned:
 			n.ExpiresAt = time.Time{}
+		case Remembered(*r, now):
+			n.Response = Forgotten(r.Response)
+			n.ExpiresAt = r.CompletedAt.Add(r.Retention + r.Remember)
+		default:
+			n.ExpiresAt = r.CompletedAt.Add(r.Retention)
 		}
 		return &n, Outcome{Changed: true}
 	}

@@ -51,6 +51,24 @@ func over(r *backend.Record) {
 	r.CompletedAt, r.ExpiresAt = at.Add(-time.Hour), at
 }
 
+// remembered is over, too, and known to have been completed for two hours more.
+func remembered(r *backend.Record) {
+	over(r)
+	r.Remember = 2 * time.Hour
+}
+
+// forgot is what a sweep leaves of it.
+func forgot(r *backend.Record) {
+	remembered(r)
+	r.Response, r.ExpiresAt = expired, at.Add(2*time.Hour)
+}
+
+// unremembered is the end of that at this very moment.
+func unremembered(r *backend.Record) {
+	remembered(r)
+	r.CompletedAt, r.ExpiresAt = at.Add(-3*time.Hour), at
+}
+
 // due lets a sweep look at the record.
 func due(r *backend.Record) { r.ExpiresAt = at }
 
@@ -72,6 +90,7 @@ func claim(id byte, change ...func(c *machine.Claim)) machine.Claim {
 		Key: key, ID: backend.ClaimID{id}, Operation: "renamed", Target: backend.Target{Method: "POST", Path: "/"},
 		Fingerprints: []backend.Fingerprint{{Version: "v2"}, fingerprint("content")},
 		Lease:        20 * time.Second, Retention: 3 * time.Hour, Abandon: 4 * time.Hour, Payload: []byte("new"),
+		Remember: 5 * time.Hour,
 	}}
 	for _, f := range change {
 		f(&c)
@@ -93,7 +112,7 @@ func fresh(token backend.Token) *backend.Record {
 	return &backend.Record{
 		Key: key, Operation: "renamed", Target: backend.Target{Method: "POST", Path: "/"}, Fingerprint: backend.Fingerprint{Version: "v2"},
 		Status: backend.Started, ClaimID: backend.ClaimID{2}, Token: token, Attempt: 1, Payload: []byte("new"),
-		Lease: 20 * time.Second, Retention: 3 * time.Hour, Abandon: 4 * time.Hour,
+		Lease: 20 * time.Second, Retention: 3 * time.Hour, Remember: 5 * time.Hour, Abandon: 4 * time.Hour,
 		LockedUntil: at.Add(20 * time.Second), CreatedAt: at, UpdatedAt: at, ExpiresAt: at.Add(3*time.Hour + 20*time.Second),
 	}
 }
@@ -104,7 +123,7 @@ var clocked = backend.Token(at.UnixMicro())
 func resumedBy(id byte) func(r *backend.Record) {
 	return func(r *backend.Record) {
 		r.ClaimID, r.Token, r.Sequence, r.Attempt = backend.ClaimID{id}, clocked, 0, 2
-		r.Lease, r.Retention, r.Abandon = 20*time.Second, 3*time.Hour, 4*time.Hour
+		r.Lease, r.Retention, r.Remember, r.Abandon = 20*time.Second, 3*time.Hour, 5*time.Hour, 4*time.Hour
 		r.LockedUntil, r.UpdatedAt = at.Add(20*time.Second), at
 	}
 }
@@ -173,6 +192,9 @@ func step(t *testing.T, before *backend.Record, m machine.Message, acquired bool
 	if _, ok := m.(machine.Claim); ok {
 		c := *want
 		c.LeaseLeft = machine.LeaseLeft(c, at)
+		if c.Status == backend.Completed && c.Response.Tombstone != backend.Abandoned && !at.Before(c.CompletedAt.Add(c.Retention)) {
+			c.Response = expired
+		}
 		if !reflect.DeepEqual(out.Claimed.Record, c) {
 			t.Errorf("Step(%#v):\n claimed %+v\n    want %+v", m, out.Claimed.Record, c)
 		}
@@ -185,7 +207,25 @@ func TestExpiredAtTheExactMoment(t *testing.T) {
 	if machine.Expired(r, at.Add(-1)) || !machine.Expired(r, at) {
 		t.Error("Expired a nanosecond before and at the end of the retention: want false, true")
 	}
+	if machine.Remembered(r, at.Add(-1)) || machine.Remembered(r, at) {
+		t.Error("Remembered(remember 0) = true, want false")
+	}
+	r.Remember = time.Hour
+	for _, tt := range []struct {
+		after               time.Duration
+		remembered, expired bool
+	}{{-1, false, false}, {0, true, false}, {time.Hour - 1, true, false}, {time.Hour, false, true}} {
+		if got := machine.Remembered(r, at.Add(tt.after)); got != tt.remembered {
+			t.Errorf("Remembered(%v after the retention, 1h of remembrance) = %v, want %v", tt.after, got, tt.remembered)
+		}
+		if got := machine.Expired(r, at.Add(tt.after)); got != tt.expired {
+			t.Errorf("Expired(%v after the retention, 1h of remembrance) = %v, want %v", tt.after, got, tt.expired)
+		}
+	}
 	r.Response = backend.Response{Tombstone: backend.Abandoned}
+	if machine.Remembered(r, at) || machine.Remembered(*started(idle), at) {
+		t.Error("Remembered(abandoned or started) = true, want false")
+	}
 	if machine.Expired(r, at.Add(1000*time.Hour)) || machine.Expired(*started(idle), at.Add(1000*time.Hour)) {
 		t.Error("Expired(abandoned or started) = true, want false: somebody has to look, or to sweep")
 	}

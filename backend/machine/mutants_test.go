@@ -51,8 +51,29 @@ var broken = map[string]stepFunc{
 			r.LockedUntil = now.Add(time.Second)
 		}
 	}),
-	"doesn't compare":            seeing(func(r *backend.Record, m *machine.Claim, _ time.Time) { r.Fingerprint = m.Fingerprints[0] }),
-	"ends the retention early":   seeing(func(r *backend.Record, _ *machine.Claim, _ time.Time) { r.Retention = time.Second }),
+	"doesn't compare":          seeing(func(r *backend.Record, m *machine.Claim, _ time.Time) { r.Fingerprint = m.Fingerprints[0] }),
+	"ends the retention early": seeing(func(r *backend.Record, _ *machine.Claim, _ time.Time) { r.Retention = time.Second }),
+	"frees what is remembered": seeing(func(r *backend.Record, _ *machine.Claim, _ time.Time) { r.Remember = 0 }),
+	"remembers for too long":   seeing(func(r *backend.Record, _ *machine.Claim, _ time.Time) { r.Remember += time.Second }),
+	"replays what is remembered": seeing(func(r *backend.Record, _ *machine.Claim, _ time.Time) {
+		r.Retention, r.Remember = r.Retention+r.Remember, 0
+	}),
+	"sweeps what is remembered": seeing(func(r *backend.Record, _ *machine.Sweep, _ time.Time) { r.Remember = 0 }),
+	"keeps the response of what is remembered": leaving[machine.Sweep](func(before, after *backend.Record, _ time.Time) {
+		if after.Response.Tombstone == backend.Expired {
+			after.Response = before.Response
+		}
+	}),
+	"forgets the status of what is remembered": leaving[machine.Sweep](func(_, after *backend.Record, _ time.Time) {
+		if after.Response.Tombstone == backend.Expired {
+			after.Response.Status = 0
+		}
+	}),
+	"compares with what was forgotten": seeing(func(r *backend.Record, _ *machine.Complete, _ time.Time) {
+		if r.Response.Tombstone == backend.Expired {
+			r.Response.Tombstone = backend.Streamed
+		}
+	}),
 	"forgets the recovery point": seeing(func(r *backend.Record, _ *machine.Claim, _ time.Time) { r.RecoveryPoint = "" }),
 	"locks its own caller out": seeing(func(r *backend.Record, m *machine.Claim, _ time.Time) {
 		if r.ClaimID == m.ID {

@@ -35,11 +35,16 @@ type record struct {
 	token                                       int16
 	sequence                                    int8
 	attempt                                     int8
+	remember                                    int8
 	locked, created, updated, finished, expires int16
 }
 
-// abandoned is the number of the response that a sweep leaves.
-const abandoned = 9
+// The numbers of the responses that a sweep leaves, and of any other without a body.
+const (
+	abandoned = 9
+	forgotten = 8
+	strange   = 7
+)
 
 func (r record) full() *backend.Record {
 	if r.status == 0 {
@@ -50,6 +55,7 @@ func (r record) full() *backend.Record {
 		ClaimID: backend.ClaimID{r.claim}, Token: backend.Token(r.token), Sequence: backend.Sequence(r.sequence), Attempt: int(r.attempt),
 		RecoveryPoint: pointName(r.point),
 		Lease:         lease * time.Second, Retention: retention * time.Second, Abandon: abandon * time.Second,
+		Remember:  time.Duration(r.remember) * time.Second,
 		CreatedAt: instant(r.created), UpdatedAt: instant(r.updated),
 		LockedUntil: timeOf(r.locked), CompletedAt: timeOf(r.finished), ExpiresAt: timeOf(r.expires),
 	}
@@ -57,6 +63,8 @@ func (r record) full() *backend.Record {
 	case 0:
 	case abandoned:
 		b.Response = backend.Response{Tombstone: backend.Abandoned}
+	case forgotten:
+		b.Response = expired
 	default:
 		b.Response = response(r.response)
 	}
@@ -77,22 +85,34 @@ func compact(b *backend.Record) record {
 	r := record{
 		status: b.Status, claim: b.ClaimID[0], point: pointNumber(b.RecoveryPoint),
 		token: int16(b.Token), sequence: int8(b.Sequence), attempt: int8(b.Attempt),
-		locked: seconds(b.LockedUntil), created: seconds(b.CreatedAt), updated: seconds(b.UpdatedAt),
+		remember: int8(b.Remember / time.Second),
+		locked:   seconds(b.LockedUntil), created: seconds(b.CreatedAt), updated: seconds(b.UpdatedAt),
 		finished: seconds(b.CompletedAt), expires: seconds(b.ExpiresAt),
 	}
 	switch {
 	case b.Response.Tombstone == backend.Abandoned:
 		r.response = abandoned
+	case b.Response.Equal(expired):
+		r.response = forgotten
 	case len(b.Response.Body) > 0:
 		r.response = b.Response.Body[0]
+	case b.Response.Tombstone != "" || b.Response.Status != 0:
+		r.response = strange
 	}
 	return r
 }
 
-// over and left say what the machine is to say of a record, in other words.
+// over, remembered and left say what the machine is to say of a record, in other words.
 func (r record) over(now int16) bool {
-	return r.status == backend.Completed && r.response != abandoned && now >= r.finished+retention
+	return r.status == backend.Completed && r.response != abandoned && now >= r.remembrance()
 }
+
+func (r record) remembered(now int16) bool {
+	return r.status == backend.Completed && r.response != abandoned && now >= r.finished+retention && now < r.remembrance()
+}
+
+// remembrance is when it ends.
+func (r record) remembrance() int16 { return r.finished + retention + int16(r.remember) }
 
 func (r record) left(now int16) time.Duration {
 	if r.status != backend.Started {
@@ -102,10 +122,10 @@ func (r record) left(now int16) time.Duration {
 }
 
 // nextInstant is the next one after now at which something of the record is over,
-// or the retention nearly so.
+// or the retention or the remembrance nearly so.
 func (r record) nextInstant(now int16) int16 {
 	next := now
-	for _, at := range []int16{r.locked, r.expires, r.finished + retention - 1, r.finished + retention, r.updated + abandon} {
+	for _, at := range []int16{r.locked, r.expires, r.finished + retention - 1, r.finished + retention, r.remembrance() - 1, r.remembrance(), r.updated + abandon} {
 		if r.status != 0 && at > now && (next == now || at < next) {
 			next = at
 		}
@@ -127,6 +147,8 @@ func pointNumber(name string) uint8 {
 	return name[0] - 'a'
 }
 
+var expired = backend.Response{Tombstone: backend.Expired, Status: 200}
+
 func response(by uint8) backend.Response { return backend.Response{Status: 200, Body: []byte{by}} }
 
 func fingerprint(content string) backend.Fingerprint {
@@ -135,20 +157,21 @@ func fingerprint(content string) backend.Fingerprint {
 	return f
 }
 
-func claimBy(id uint8) machine.Claim {
+func claimBy(id uint8, remember int8) machine.Claim {
 	return machine.Claim{Claim: backend.Claim{
 		Key: key, ID: backend.ClaimID{id}, Fingerprints: []backend.Fingerprint{fingerprint("content")},
 		Lease: lease * time.Second, Retention: retention * time.Second, Abandon: abandon * time.Second,
+		Remember: time.Duration(remember) * time.Second,
 	}}
 }
 
 // message is what the letter says. Recovery points are numbered on from the one
 // that the claimer resumed at.
-func (l letter) message(given int16) machine.Message {
+func (l letter) message(given int16, remember int8) machine.Message {
 	h := backend.Lease{Key: key, ClaimID: backend.ClaimID{l.by}, Token: backend.Token(l.token)}
 	switch l.kind {
 	case claims:
-		c := claimBy(l.by)
+		c := claimBy(l.by, remember)
 		c.Floor = backend.Token(given)
 		return c
 	case checkpoints1:

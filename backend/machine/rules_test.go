@@ -18,7 +18,7 @@ func (s *state) check(step stepFunc, before *backend.Record, m machine.Message, 
 		return "a change is reported"
 	case out.Err != nil && was != is:
 		return "an error changes nothing"
-	case before != nil && before.Status == backend.Completed && !expired && (after == nil || after.Status != backend.Completed || is.response != was.response || is.claim != was.claim):
+	case before != nil && before.Status == backend.Completed && !expired && (after == nil || after.Status != backend.Completed || is.response != was.response && (is.response != forgotten || !was.remembered(s.now)) || is.claim != was.claim):
 		return "a completed response never changes before the retention is over"
 	case after != nil && after.Status == backend.Completed && (before == nil || before.Status == backend.Started) && s.finisher != 0:
 		return "of one life at most one claim completes"
@@ -34,6 +34,9 @@ func (s *state) check(step stepFunc, before *backend.Record, m machine.Message, 
 		if before != nil && before.Status == backend.Started && was.left(s.now) > 0 && (after == nil || after.Status == backend.Completed) {
 			return "a sweep takes no record whose lease is alive"
 		}
+		if was.remembered(s.now) && was.expires <= s.now && (is.response != forgotten || is.expires != was.remembrance()) {
+			return "a sweep takes the response of a record that is only remembered"
+		}
 		if out.Changed {
 			if _, again := step(after, m, now); again.Changed {
 				return "a sweep comes to an end"
@@ -46,12 +49,15 @@ func (s *state) check(step stepFunc, before *backend.Record, m machine.Message, 
 }
 
 func (s *state) checkClaim(before *backend.Record, m machine.Claim, was, is record, out machine.Outcome) string {
-	got := out.Claimed
+	got, shown := out.Claimed, is
+	if was.remembered(s.now) {
+		shown.response = forgotten
+	}
 	switch {
 	case out.Err != nil:
 		return "a claim is answered with a record"
-	case compact(&got.Record) != is:
-		return "a claim returns the record after it"
+	case compact(&got.Record) != shown:
+		return "a claim returns the record after it, without the response where it is only remembered"
 	case got.Record.LeaseLeft != is.left(s.now):
 		return "a claim tells what is left of the lease"
 	case got.Acquired && (is.status != backend.Started || got.Record.ClaimID != m.ID || got.Record.LeaseLeft <= 0):
@@ -59,6 +65,10 @@ func (s *state) checkClaim(before *backend.Record, m machine.Claim, was, is reco
 	case before == nil || was.over(s.now):
 		if !got.Acquired || is.attempt != 1 || is.point != 0 || is.created != s.now {
 			return "a key that is free begins a new life"
+		}
+	case was.remembered(s.now):
+		if got.Acquired || is != was {
+			return "a record that is only remembered is not run again, and kept"
 		}
 	case before.Status == backend.Completed && (got.Acquired || !got.Record.Response.Equal(before.Response)):
 		return "a completed record is replayed, always with the same response"
@@ -106,7 +116,7 @@ func (s *state) checkWrite(step stepFunc, before *backend.Record, m machine.Mess
 			return "a checkpoint that was acknowledged is stored"
 		}
 	case machine.Complete:
-		if out.Err == nil && (after == nil || after.Status != backend.Completed || !after.Response.Equal(m.Response) || is.claim != was.claim) {
+		if out.Err == nil && (after == nil || after.Status != backend.Completed || !after.Response.Equal(m.Response) && is.response != forgotten || is.claim != was.claim) {
 			return "a completion that was acknowledged is stored"
 		}
 	case machine.Renew:
@@ -142,7 +152,7 @@ func (x *exploration) unlocked(s state) {
 		return
 	}
 	r := s.rec.full()
-	c := claimBy(7)
+	c := claimBy(7, x.limit.remember)
 	c.Floor = backend.Token(s.given)
 	now := instant(s.now)
 	other := c

@@ -72,6 +72,7 @@ type record struct {
 	LeaseLeft          float64    `json:"lease_left_seconds"`
 	Lease              float64    `json:"lease_seconds"`
 	Retention          float64    `json:"retention_seconds"`
+	Remember           float64    `json:"remember_seconds"`
 	Abandon            float64    `json:"abandon_seconds"`
 	CreatedAt          *time.Time `json:"created_at,omitempty"`
 	UpdatedAt          *time.Time `json:"updated_at,omitempty"`
@@ -103,7 +104,7 @@ func look(r backend.Record, body bool) record {
 		Status: r.Status.String(), Meaning: meaning(r),
 		ClaimID: claimID(r), Token: int64(r.Token), Sequence: int64(r.Sequence), Attempt: r.Attempt,
 		RecoveryPoint: r.RecoveryPoint, DownstreamKey: downstreamKey(r),
-		LeaseLeft: r.LeaseLeft.Seconds(), Lease: r.Lease.Seconds(), Retention: r.Retention.Seconds(), Abandon: r.Abandon.Seconds(),
+		LeaseLeft: r.LeaseLeft.Seconds(), Lease: r.Lease.Seconds(), Retention: r.Retention.Seconds(), Remember: r.Remember.Seconds(), Abandon: r.Abandon.Seconds(),
 		CreatedAt: at(r.CreatedAt), UpdatedAt: at(r.UpdatedAt), CompletedAt: at(r.CompletedAt), LockedUntil: at(r.LockedUntil), ExpiresAt: at(r.ExpiresAt),
 		Tombstone: string(r.Response.Tombstone), ResponseStatus: r.Response.Status,
 		HeaderBytes: len(r.Response.Header), BodyBytes: len(r.Response.Body), StateBytes: len(r.State), PayloadBytes: len(r.Payload),
@@ -154,8 +155,12 @@ func meaning(r backend.Record) string {
 	switch {
 	case completed && r.Response.Tombstone == backend.Abandoned:
 		return "nobody finished the run, and what it did is unknown: a person has to find out; retries get ErrNeedsResolution"
+	case completed && r.Response.Tombstone == backend.Expired:
+		return "the run ended and its answer expired: retries get ErrTombstone until it is remembered no more"
 	case completed && r.Response.Tombstone != "":
 		return "the run ended and its answer was not kept: retries get ErrTombstone"
+	case completed && r.Remember > 0:
+		return "the run ended: retries get its answer until the retention is over, and then ErrTombstone while it is remembered"
 	case completed:
 		return "the run ended: retries get its answer until the retention is over"
 	case r.LeaseLeft > 0:
@@ -191,6 +196,7 @@ func (r record) print(w io.Writer) error {
 		{"downstream key", r.DownstreamKey != "", r.DownstreamKey + ": the far side knows the call by it"},
 		{"lease", r.CompletedAt == nil, fmt.Sprintf("%vs, of which %vs are left", r.Lease, r.LeaseLeft)},
 		{"retention", true, time.Duration(r.Retention * float64(time.Second)).String()},
+		{"remembered after it", r.Remember > 0, time.Duration(r.Remember * float64(time.Second)).String()},
 		{"created", r.CreatedAt != nil, date(r.CreatedAt)},
 		{"updated", r.UpdatedAt != nil, date(r.UpdatedAt)},
 		{"completed", r.CompletedAt != nil, date(r.CompletedAt)},
