@@ -50,7 +50,7 @@ func findings(s settings, schema int) []backend.Finding {
 		f = append(f, backend.Finding{
 			ID: "sqlite/schema", Severity: backend.Unsafe,
 			Text:   fmt.Sprintf("the table has schema version %d, %d is needed (0: there is none)", schema, Version),
-			Advice: "run sqlite.Migrate or the SQL of sqlite.Schema",
+			Advice: "run sqlite.Migrate, or see sqlite.Schema",
 		})
 	}
 	if s.synchronous < syncFull {

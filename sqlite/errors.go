@@ -74,7 +74,7 @@ func schemaError(ctx context.Context, q querier, table, op string, err error) er
 	case v == 0:
 		out.Hint = "the table is missing; run sqlite.Migrate or the SQL of sqlite.Schema"
 	case v < Version:
-		out.Hint = fmt.Sprintf("the table has schema version %d and %d is needed; run sqlite.Migrate or the SQL of sqlite.Schema", v, Version)
+		out.Hint = fmt.Sprintf("the table has schema version %d and %d is needed; run sqlite.Migrate", v, Version)
 	}
 	return out
 }

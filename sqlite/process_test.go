@@ -121,7 +121,20 @@ func migrateRole(path string) error {
 
 func TestTenProcessesMigrateAtOnce(t *testing.T) { // fact S-3
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "a.db")
+	for name, records := range map[string]int{"a new file": 1, "version 1": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "a.db")
+			if records == 2 {
+				oldFile(t, path)
+			}
+			migrateAtOnce(t, path, records)
+		})
+	}
+}
+
+func migrateAtOnce(t *testing.T, path string, records int) {
+	t.Helper()
 	ps := make([]*process, 10)
 	for i := range ps {
 		ps[i] = start(t, "migrate", path)
@@ -136,8 +149,8 @@ func TestTenProcessesMigrateAtOnce(t *testing.T) { // fact S-3
 		p.line(t)
 	}
 	db := openFile(t, path)
-	if n := count(t, db, "SELECT count(*) FROM idem_keys"); n != 1 {
-		t.Errorf("records = %d, want 1", n)
+	if n := count(t, db, "SELECT count(*) FROM idem_keys"); n != records {
+		t.Errorf("records = %d, want %d", n, records)
 	}
 	if d, err := newBackend(t, db).Describe(t.Context()); err != nil || d.Schema != sqlite.Version {
 		t.Errorf("schema = %d, %v, want %d", d.Schema, err, sqlite.Version)

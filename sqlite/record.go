@@ -18,7 +18,7 @@ var columns = []string{
 	"tenant", "actor", "key",
 	"operation", "method", "path", "fingerprint", "fingerprint_version",
 	"status", "recovery_point", "locked_until", "claim_id", "token", "sequence", "attempt",
-	"lease", "retention", "abandon",
+	"lease", "retention", "remember", "abandon",
 	"created_at", "updated_at", "completed_at", "expires_at",
 	"tombstone", "response_status", "response_header", "response_body", "state", "payload",
 }
@@ -111,7 +111,7 @@ func values(r *backend.Record) []any {
 		r.Key.Tenant, r.Key.Actor, r.Key.Value,
 		r.Operation, r.Target.Method, r.Target.Path, r.Fingerprint.Sum[:], r.Fingerprint.Version,
 		r.Status.String(), r.RecoveryPoint, instant(r.LockedUntil), r.ClaimID[:], int64(r.Token), int64(r.Sequence), r.Attempt,
-		r.Lease.Microseconds(), r.Retention.Microseconds(), r.Abandon.Microseconds(),
+		r.Lease.Microseconds(), r.Retention.Microseconds(), r.Remember.Microseconds(), r.Abandon.Microseconds(),
 		instant(r.CreatedAt), instant(r.UpdatedAt), instant(r.CompletedAt), instant(r.ExpiresAt),
 		string(r.Response.Tombstone), r.Response.Status, r.Response.Header, r.Response.Body, r.State, r.Payload,
 	}
@@ -132,17 +132,18 @@ func timeOf(n sql.NullInt64) time.Time {
 // scan reads what values wrote.
 func scan(row interface{ Scan(...any) error }) (*backend.Record, error) {
 	var (
-		r                                                    backend.Record
-		sum, claimID                                         []byte
-		status                                               string
-		locked, created, updated, completed, expires         sql.NullInt64
-		lease, retention, abandon, token, sequence, attempts int64
+		r                                            backend.Record
+		sum, claimID                                 []byte
+		status                                       string
+		locked, created, updated, completed, expires sql.NullInt64
+		lease, retention, remember, abandon          int64
+		token, sequence, attempts                    int64
 	)
 	err := row.Scan(
 		&r.Key.Tenant, &r.Key.Actor, &r.Key.Value,
 		&r.Operation, &r.Target.Method, &r.Target.Path, &sum, &r.Fingerprint.Version,
 		&status, &r.RecoveryPoint, &locked, &claimID, &token, &sequence, &attempts,
-		&lease, &retention, &abandon,
+		&lease, &retention, &remember, &abandon,
 		&created, &updated, &completed, &expires,
 		&r.Response.Tombstone, &r.Response.Status, &r.Response.Header, &r.Response.Body, &r.State, &r.Payload,
 	)
@@ -161,7 +162,7 @@ func scan(row interface{ Scan(...any) error }) (*backend.Record, error) {
 		return nil, fmt.Errorf("the record has a fingerprint or claim id of the wrong length")
 	}
 	r.Token, r.Sequence, r.Attempt = backend.Token(token), backend.Sequence(sequence), int(attempts)
-	r.Lease, r.Retention, r.Abandon = duration(lease), duration(retention), duration(abandon)
+	r.Lease, r.Retention, r.Remember, r.Abandon = duration(lease), duration(retention), duration(remember), duration(abandon)
 	r.LockedUntil, r.CreatedAt, r.UpdatedAt = timeOf(locked), timeOf(created), timeOf(updated)
 	r.CompletedAt, r.ExpiresAt = timeOf(completed), timeOf(expires)
 	return &r, nil

@@ -13,11 +13,12 @@ import (
 
 // Version of the schema that this package writes. Later ones only add to it, so
 // that two versions of the library work on one table while a deploy rolls.
-const Version = 1
+const Version = 2
 
 // The PRAGMA user_version belongs to the file's owner; the version of this
 // table's schema has a table of its own. Beside it is the highest token of a
-// record that was deleted, so that tokens grow whatever the clock does.
+// record that was deleted, so that tokens grow whatever the clock does. A table of an
+// older version is left as it is, and says so.
 const schema = `CREATE TABLE IF NOT EXISTS {table} (
 	tenant              TEXT    NOT NULL,
 	actor               TEXT    NOT NULL,
@@ -36,6 +37,7 @@ const schema = `CREATE TABLE IF NOT EXISTS {table} (
 	attempt             INTEGER NOT NULL,
 	lease               INTEGER NOT NULL, -- all durations: microseconds
 	retention           INTEGER NOT NULL,
+	remember            INTEGER NOT NULL DEFAULT 0,
 	abandon             INTEGER NOT NULL,
 	created_at          INTEGER NOT NULL,
 	updated_at          INTEGER NOT NULL,
@@ -60,26 +62,37 @@ CREATE TABLE IF NOT EXISTS {meta} (
 	token_floor INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO {meta} (one, version, token_floor) VALUES (1, {version}, 0)
+INSERT INTO {meta} (one, version, token_floor)
+	SELECT 1, CASE WHEN EXISTS (SELECT 1 FROM pragma_table_info({name}) WHERE name = 'remember') THEN {version} ELSE 1 END, 0 WHERE true
 	ON CONFLICT (one) DO UPDATE SET version = max(version, excluded.version);
 `
 
-// Schema returns the SQL that [Migrate] runs, for those who keep their schema
+// upgrade makes version 2 of version 1.
+const upgrade = `ALTER TABLE {table} ADD COLUMN remember INTEGER NOT NULL DEFAULT 0;
+`
+
+// Schema returns the SQL of a new table, for those who keep their schema
 // with a tool of their own. It can be run any number of times. Of the options
 // only WithTable matters.
+//
+// It makes nothing of a table of version 1, since SQLite adds a column or fails. [Migrate] does, and
+// so does this, once, before the SQL of Schema:
+//
+//	ALTER TABLE idem_keys ADD COLUMN remember INTEGER NOT NULL DEFAULT 0
 func Schema(opts ...Option) string {
 	c, _ := configure("", opts) // quoted, a bad name does no harm; New and Migrate refuse it
-	return schemaOf(c.table)
+	return fill(schema, c.table)
 }
 
-func schemaOf(table string) string {
+func fill(text, table string) string {
 	return strings.NewReplacer(
 		"{table}", quote(table),
 		"{index}", quote(table+"_expires_at"),
 		"{started}", quote(table+"_started"),
 		"{meta}", quote(metaOf(table)),
+		"{name}", "'"+strings.ReplaceAll(table, "'", "''")+"'",
 		"{version}", fmt.Sprint(Version),
-	).Replace(schema)
+	).Replace(text)
 }
 
 // Migrate creates the table or brings it up to date, in one transaction. Any
@@ -115,7 +128,14 @@ func migrate(ctx context.Context, db *sql.DB, op, table string) error {
 		return notApplied(op, err)
 	}
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(ctx, schemaOf(table)); err != nil {
+	if _, err := tx.ExecContext(ctx, fill(schema, table)); err != nil {
+		return notApplied(op, err)
+	}
+	v, err := schemaVersion(ctx, tx, table)
+	if err == nil && v < Version {
+		_, err = tx.ExecContext(ctx, fill(upgrade+schema, table))
+	}
+	if err != nil {
 		return notApplied(op, err)
 	}
 	if err := tx.Commit(); err != nil {

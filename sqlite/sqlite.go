@@ -105,7 +105,7 @@ func micros(d time.Duration) time.Duration {
 }
 
 func roundClaim(c backend.Claim) backend.Claim {
-	c.Lease, c.Retention, c.Abandon = micros(c.Lease), micros(c.Retention), micros(c.Abandon)
+	c.Lease, c.Retention, c.Remember, c.Abandon = micros(c.Lease), micros(c.Retention), micros(c.Remember), micros(c.Abandon)
 	return c
 }
 
