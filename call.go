@@ -71,7 +71,7 @@ func (e *Executor) call(ctx context.Context, req Request, wait time.Duration, le
 	if err := backend.ContextDone(ctx, "idem: claim"); err != nil {
 		return outcome{}, err
 	}
-	until := time.Now().Add(e.cfg.waitOr(wait))
+	until := time.Now().Add(e.cfg.waitOr(req.Wait, wait))
 	for {
 		fl, leads := e.flights.join(&cl.flight)
 		if leads {

@@ -80,7 +80,11 @@ func (e *Executor) do(ctx context.Context, req Request, effect func(context.Cont
 // answer if the store has to be asked.
 func (e *Executor) follow(ctx context.Context, c backend.Claim, fl *flight, until time.Time) (_ outcome, answered bool, _ error) {
 	began := time.Now()
-	if part := fl.compare(c); part != backend.Same {
+	switch part := fl.compare(c); part {
+	case backend.Same:
+	case backend.Unknown: // the two requests were given fingerprinters of their own
+		return outcome{}, true, unknownVersion(fl.claim.Fingerprints[0])
+	default:
 		e.event(ctx, Mismatch, c, 0, began)
 		return outcome{}, true, &MismatchError{Part: part}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/idem-go/idem"
@@ -133,4 +134,63 @@ func ExampleContextWithKey() {
 	key, ok := idem.KeyFromContext(ctx)
 	fmt.Println(key, ok)
 	// Output: 0193c3c1-7f4e-7cc3-98c4-dc0c0c07398f true
+}
+
+// A route whose answers depend on a header field says so. A deploy that begins to do so
+// accepts what was stored before, so that pending retries are still compared.
+func ExampleHeaders() {
+	before, err := idem.NewFingerprinter()
+	if err != nil {
+		panic(err)
+	}
+	now, err := idem.NewFingerprinter(idem.Headers("Accept-Language"))
+	if err != nil {
+		panic(err)
+	}
+	ex, err := idem.New(memory.New(), idem.WithFingerprinter(now, before))
+	if err != nil {
+		panic(err)
+	}
+	for _, language := range []string{"de", "en"} {
+		req := idem.Request{
+			Scope: idem.Scope{Tenant: "shop", Actor: "ada"}, Key: "key-of-the-tea", Operation: "order",
+			Content: idem.Content{Header: map[string][]string{"Accept-Language": {language}}},
+		}
+		_, err := idem.Do(context.Background(), ex, req, func(context.Context, *idem.Run) (string, error) { return "ok", nil })
+		fmt.Println(language, errors.Is(err, idem.ErrMismatch))
+	}
+	// Output:
+	// de false
+	// en true
+}
+
+// What a service publishes of its executor.
+func ExampleExecutor_Policy() {
+	ex, err := idem.New(memory.New(), idem.WithRetention(24*time.Hour))
+	if err != nil {
+		panic(err)
+	}
+	p := ex.Policy()
+	fmt.Println(p.MinKey, p.MaxKey, p.Retention)
+	fmt.Println(strings.Join(p.Fingerprint, ", "))
+	// Output:
+	// 8 255 24h0m0s
+	// content type, query, body
+}
+
+// The version says whether two fingerprints can be compared at all, the parts what a
+// client has to keep as it was.
+func ExampleFingerprinter_Parts() {
+	f, err := idem.NewFingerprinter(idem.Omit("/sent_at"), idem.Headers("accept-language"))
+	if err != nil {
+		panic(err)
+	}
+	for _, part := range f.Parts() {
+		fmt.Println(part)
+	}
+	// Output:
+	// content type
+	// query
+	// body, without /sent_at
+	// header field Accept-Language
 }

@@ -20,6 +20,11 @@ type Content struct {
 	Type  string // the Content-Type field; may be empty
 	Query string // the raw query, without the question mark
 	Body  []byte // only read during the call
+
+	// Header of the request, its names spelled as net/http does. Only those fields
+	// are covered that the fingerprinter was told to ([Headers]); only read during the
+	// call.
+	Header map[string][]string
 }
 
 // Fingerprinter digests requests such that two of them have one fingerprint if
@@ -38,6 +43,7 @@ type Content struct {
 //     fields.
 //   - Content types: the case of type and of parameter names, the order and quoting
 //     of parameters, the case of the value of charset.
+//   - Header fields that [Headers] does not name, and the case of the names.
 //   - What [Omit] leaves out and [Select] does not take in.
 //
 // # What makes a difference
@@ -46,8 +52,8 @@ type Content struct {
 // large its exponent. Strings are compared without Unicode normalisation. The
 // order of array elements counts, and so does that of pairs and parts with one
 // name. A member that is null is not an absent one. A charset that was
-// not given is not the default. The query and all other bodies are compared byte by
-// byte.
+// not given is not the default. The query, the values of header fields and all other
+// bodies are compared byte by byte.
 //
 // A body that readers might take in more than one way is compared byte by byte
 // too, never ignored: JSON that is invalid, has two members of one name in an object, a
@@ -66,6 +72,8 @@ type Content struct {
 //	chunk  the version, see [Fingerprinter.Version]
 //	chunk  the canonical content type, or the field as it is if it is malformed
 //	chunk  the query
+//	       for each field of Headers, ordered by name: chunk name in lower case, the
+//	       number of its values as 8 bytes, a chunk for each value
 //	byte   how the body is given:
 //	         r  byte by byte
 //	         j  canonical JSON
@@ -98,11 +106,12 @@ type Content struct {
 type Fingerprinter struct {
 	version string
 	root    place
+	options fingerprintOptions
 }
 
 // NewFingerprinter returns a Fingerprinter. Its errors match [backend.ErrInvalid]:
 // a pointer that is none, that points to the whole body, or is selected and left out at
-// once, and a selection of nothing.
+// once, a selection of nothing, and names that no header field can have.
 func NewFingerprinter(opts ...FingerprintOption) (*Fingerprinter, error) {
 	var o fingerprintOptions
 	for _, opt := range opts {
@@ -112,17 +121,17 @@ func NewFingerprinter(opts ...FingerprintOption) (*Fingerprinter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Fingerprinter{version: o.version(), root: root}, nil
+	return &Fingerprinter{version: o.version(), root: root, options: o}, nil
 }
 
 // Version names the algorithm and the options; fingerprints of different
 // versions can't be compared. It is "1" without options; with options it continues
 // with a dot and 8 hexadecimal digits that depend on them, so that
 // a change of the options is a change of the version. Neither the order of
-// options nor that of their pointers matters. The digits are the first 4 bytes of
+// options nor that of their pointers and names matters. The digits are the first 4 bytes of
 // the SHA-256 of a chunk with the label, the number of pointers left out as 8 bytes, a
 // chunk for each, and the same for those selected, each once and ordered by their
-// bytes.
+// bytes; and, if there are header fields, the same for their names in lower case.
 func (f *Fingerprinter) Version() string { return f.version }
 
 // Sum returns the fingerprint of c. It takes any content, and time and memory
@@ -145,6 +154,14 @@ func (f *Fingerprinter) Sum(c Content) backend.Fingerprint {
 		d.chunk(c.Type)
 	}
 	d.chunk(c.Query)
+	for _, name := range f.options.headers {
+		values := c.Header[name.canonical]
+		d.chunk(name.lower)
+		d.length(len(values))
+		for _, v := range values {
+			d.chunk(v)
+		}
+	}
 
 	d.writeBody(form, c.Body)
 	d.hash.Sum(d.sum[:0])

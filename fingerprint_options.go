@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"net/textproto"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -19,7 +20,11 @@ type fingerprintOptions struct {
 	omit, only []string
 	selecting  bool
 	label      string
+	headers    []fieldName // ordered, each once
 }
+
+// fieldName is the name of a header field in the two spellings that are needed.
+type fieldName struct{ lower, canonical string }
 
 // Omit leaves values out that change from one retry to the next, such as the time of
 // sending or a trace id. Each is named by a JSON Pointer (RFC 6901): "/trace_id",
@@ -47,9 +52,38 @@ func Label(label string) FingerprintOption {
 	return func(o *fingerprintOptions) { o.label = label }
 }
 
+// Headers covers header fields of the request (Content.Header), for routes whose work
+// depends on them: "Accept-Language", "X-Currency". A field that is absent is not one that
+// is empty. Content-Type is covered anyway. Leave fields out that proxies and retries
+// change, such as Date, traceparent and User-Agent.
+func Headers(names ...string) FingerprintOption {
+	return func(o *fingerprintOptions) {
+		for _, n := range names {
+			o.headers = append(o.headers, fieldName{strings.ToLower(n), textproto.CanonicalMIMEHeaderKey(n)})
+		}
+	}
+}
+
+// Parts says in words what of a request the fingerprint covers, for people who publish
+// it.
+func (f *Fingerprinter) Parts() []string {
+	body := "body"
+	if o := f.options; o.selecting {
+		body += ", of it " + strings.Join(o.only, " ")
+	}
+	if o := f.options; len(o.omit) > 0 {
+		body += ", without " + strings.Join(o.omit, " ")
+	}
+	parts := []string{"content type", "query", body}
+	for _, n := range f.options.headers {
+		parts = append(parts, "header field "+n.canonical)
+	}
+	return parts
+}
+
 // version needs the options compiled before.
 func (o *fingerprintOptions) version() string {
-	if len(o.omit) == 0 && len(o.only) == 0 && o.label == "" {
+	if len(o.omit) == 0 && len(o.only) == 0 && o.label == "" && len(o.headers) == 0 {
 		return algorithm
 	}
 	var b []byte
@@ -64,6 +98,12 @@ func (o *fingerprintOptions) version() string {
 			add(p)
 		}
 	}
+	if len(o.headers) > 0 { // versions without them are as they were before there were any
+		b = binary.BigEndian.AppendUint64(b, uint64(len(o.headers)))
+		for _, n := range o.headers {
+			add(n.lower)
+		}
+	}
 	sum := sha256.Sum256(b)
 	return algorithm + "." + hex.EncodeToString(sum[:4])
 }
@@ -73,6 +113,13 @@ func (o *fingerprintOptions) compile() (place, error) {
 	for _, list := range []*[]string{&o.omit, &o.only} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
+	}
+	slices.SortFunc(o.headers, func(a, b fieldName) int { return strings.Compare(a.lower, b.lower) })
+	o.headers = slices.Compact(o.headers)
+	for _, n := range o.headers {
+		if !isToken(n.lower) {
+			return place{}, invalidOption("%q is no name of a header field (RFC 9110, section 5.1)", n.lower)
+		}
 	}
 	for _, s := range o.omit {
 		names, err := parsePointer(s)

@@ -260,14 +260,19 @@ func TestFingerprintGolden(t *testing.T) {
 		want string
 	}{
 		{nil, Content{}, "1:3bf9185cd10acbedd637cb4bf0d8e59b6d183de2809109e4537098d8257efcdc"},
-		{nil, Content{"application/json", "q=1", []byte(`{"b":[1.50,{"d":-0,"c":"\u000a\"\u00e9"}],"a":10000000000000000000000e-3}`)}, "1:a7cd9ce975e5d6002cb541e9e190a375afd091bfa39ad545e257c4c07edd35f8"},
-		{nil, Content{"application/problem+json; charset=UTF-8", "", []byte(`{"z":null,"y":true}`)}, "1:896d66e38f983200050e07f7bfa8918469472177651d5bc8e005817423d59fa8"},
-		{nil, Content{"application/json", "", []byte(`{"a":1,"a":2}`)}, "1:253e5a6860868ed50b58e932f6076e27c7783cdbc49de0e2dc6979b58de42579"},
-		{nil, Content{"application/x-www-form-urlencoded", "", []byte("b=2&a=%20x&a=+&c")}, "1:67d396f17c62255568f144e688b0c0104b3d50f8322278578e93b93d44c6ce4f"},
+		{nil, Content{Type: "application/json", Query: "q=1", Body: []byte(`{"b":[1.50,{"d":-0,"c":"\u000a\"\u00e9"}],"a":10000000000000000000000e-3}`)}, "1:a7cd9ce975e5d6002cb541e9e190a375afd091bfa39ad545e257c4c07edd35f8"},
+		{nil, Content{Type: "application/problem+json; charset=UTF-8", Query: "", Body: []byte(`{"z":null,"y":true}`)}, "1:896d66e38f983200050e07f7bfa8918469472177651d5bc8e005817423d59fa8"},
+		{nil, Content{Type: "application/json", Query: "", Body: []byte(`{"a":1,"a":2}`)}, "1:253e5a6860868ed50b58e932f6076e27c7783cdbc49de0e2dc6979b58de42579"},
+		{nil, Content{Type: "application/x-www-form-urlencoded", Query: "", Body: []byte("b=2&a=%20x&a=+&c")}, "1:67d396f17c62255568f144e688b0c0104b3d50f8322278578e93b93d44c6ce4f"},
 		{nil, multi("x", "Content-Type: Text/plain\r\nContent-Disposition: form-data; name=f; filename=\"n.txt\"\r\n\r\ncontent", part("a", "1")), "1:f3980e1998148ad601c6d77bde2015c5290b2659376d07f0641a8854ce41a4a5"},
-		{[]FingerprintOption{Omit("/t"), Label("v2")}, Content{"application/json", "", []byte(`{"t":5,"a":1}`)}, "1.902d5519:6da1f8e1a5eebfd6be76efa6356864f4b25c4f3943bd14d137ac42881958b1b0"},
-		{[]FingerprintOption{Select("/x")}, Content{"application/json", "", []byte(`{"a":1}`)}, "1.7746d045:028ce6984b7bf49990c06de751972f4b659cfdbc10e68c48bb82ab862fdd6615"},
-		{[]FingerprintOption{Omit("/a/0")}, Content{"application/json", "", []byte(`{"a":[5,1]}`)}, "1.d90af543:bdd299c3ffbe1fea164380b5dc1f2055cbc7b4df5a04292ae30108fecab85acc"},
+		{[]FingerprintOption{Omit("/t"), Label("v2")}, Content{Type: "application/json", Query: "", Body: []byte(`{"t":5,"a":1}`)}, "1.902d5519:6da1f8e1a5eebfd6be76efa6356864f4b25c4f3943bd14d137ac42881958b1b0"},
+		{[]FingerprintOption{Select("/x")}, Content{Type: "application/json", Query: "", Body: []byte(`{"a":1}`)}, "1.7746d045:028ce6984b7bf49990c06de751972f4b659cfdbc10e68c48bb82ab862fdd6615"},
+		{[]FingerprintOption{Omit("/a/0")}, Content{Type: "application/json", Query: "", Body: []byte(`{"a":[5,1]}`)}, "1.d90af543:bdd299c3ffbe1fea164380b5dc1f2055cbc7b4df5a04292ae30108fecab85acc"},
+		{
+			[]FingerprintOption{Headers("X-A", "accept-language")},
+			Content{Type: "application/json", Query: "q=1", Body: []byte(`{"a":1}`), Header: map[string][]string{"Accept-Language": {"de", "en"}}},
+			"1.f7b5acbe:d07933fe4d285c319f3633b26cf733f4d6a642e056b97c7f48eb4d5b68655957",
+		},
 	} {
 		f := fingerprinter(t, tt.opts...)
 		got := f.Sum(tt.c)
@@ -460,7 +465,7 @@ func FuzzFingerprint(f *testing.F) {
 	plain := fingerprinter(f)
 	options := fingerprinter(f, Omit("/a", "/b/c", "/0"), Select("/b", "/1/a", "/c"))
 	f.Fuzz(func(t *testing.T, contentType, query string, body []byte) {
-		c := Content{contentType, query, body}
+		c := Content{Type: contentType, Query: query, Body: body}
 		a, b := plain.Sum(c), options.Sum(c)
 		if again := plain.Sum(c); again != a {
 			t.Errorf("Sum(%s) = %x, then %x", show(c), a.Sum, again.Sum)
@@ -470,7 +475,7 @@ func FuzzFingerprint(f *testing.F) {
 		}
 		if m, ok := parseContentType(contentType); ok {
 			spelled := string(m.appendTo(nil, false))
-			if got := plain.Sum(Content{spelled, query, body}); got != a {
+			if got := plain.Sum(Content{Type: spelled, Query: query, Body: body}); got != a {
 				t.Errorf("Sum(%s) differs from Sum with the type %q", show(c), spelled)
 			}
 		}

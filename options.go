@@ -215,9 +215,13 @@ func (c config) validate() error {
 	return nil
 }
 
-// waitOr is how long a duplicate waits, given the default of its path.
-func (c config) waitOr(d time.Duration) time.Duration {
-	if c.wait != nil {
+// waitOr is how long a duplicate waits, given the request's own wait and the default of
+// its path.
+func (c config) waitOr(own *time.Duration, d time.Duration) time.Duration {
+	switch {
+	case own != nil:
+		return *own
+	case c.wait != nil:
 		return *c.wait
 	}
 	return d

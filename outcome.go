@@ -18,10 +18,7 @@ func (e *Executor) decide(c backend.Claim, got backend.Claimed) error {
 	switch part := c.Compare(r); part {
 	case backend.Same:
 	case backend.Unknown:
-		return &backend.Error{
-			Op: "idem: claim", Kind: ErrUnavailable,
-			Hint: "the record's fingerprint has version " + r.Fingerprint.Version + ", which this program can't compute; accept it with WithFingerprinter",
-		}
+		return unknownVersion(r.Fingerprint)
 	default:
 		return &MismatchError{Part: part}
 	}
@@ -36,6 +33,13 @@ func (e *Executor) decide(c backend.Claim, got backend.Claimed) error {
 		return ErrNeedsResolution
 	}
 	return &InProgressError{RetryAfter: min(max(r.LeaseLeft, backend.MinDuration), e.cfg.retryAfter)}
+}
+
+func unknownVersion(f backend.Fingerprint) error {
+	return &backend.Error{
+		Op: "idem: claim", Kind: ErrUnavailable,
+		Hint: "the record's fingerprint has version " + f.Version + ", which this program can't compute; accept it with WithFingerprinter",
+	}
 }
 
 // event tells the observer what a call that was not acquired ended with.

@@ -2,6 +2,7 @@ package idem
 
 import (
 	"crypto/rand"
+	"time"
 
 	"github.com/idem-go/idem/backend"
 )
@@ -34,6 +35,15 @@ type Request struct {
 	// Content is fingerprinted; it is not stored.
 	Content Content
 
+	// Wait is how long a duplicate of this request waits for the first run to end. Nil:
+	// as WithWait says.
+	Wait *time.Duration
+
+	// Fingerprinters compare this request and its record instead of those of
+	// WithFingerprinter: the current one, and then those that are accepted. Nil: the
+	// executor's.
+	Fingerprinters []*Fingerprinter
+
 	// Payload is stored with the record for whoever finishes the request later, at
 	// most 1 MiB. Nil for none.
 	Payload []byte
@@ -60,8 +70,18 @@ func (e *Executor) claim(r Request) (backend.Claim, error) {
 		c.Target.Path = r.Operation
 	}
 	_, _ = rand.Read(c.ID[:]) // never fails, see crypto/rand
-	c.Fingerprints = make([]backend.Fingerprint, len(e.cfg.fingerprinters))
-	for i, f := range e.cfg.fingerprinters {
+	if r.Wait != nil && *r.Wait < 0 {
+		return backend.Claim{}, invalid("wait is negative")
+	}
+	fingerprinters := r.Fingerprinters
+	if len(fingerprinters) == 0 {
+		fingerprinters = e.cfg.fingerprinters
+	}
+	c.Fingerprints = make([]backend.Fingerprint, len(fingerprinters))
+	for i, f := range fingerprinters {
+		if f == nil {
+			return backend.Claim{}, invalid("a fingerprinter is nil")
+		}
 		c.Fingerprints[i] = f.Sum(r.Content)
 	}
 	return c, c.Validate()

@@ -58,7 +58,8 @@ func DoIn[V, T any](ctx context.Context, e *TxExecutor[T], tx T, req Request, ef
 		return Result[V]{}, err
 	}
 	var value V
-	out, err := e.doIn(cl, e.tx.Bind(tx), cl.flight.claim, func(ctx context.Context) (eff backend.Effect, err error) {
+	wait := time.Now().Add(e.cfg.waitOr(req.Wait, DefaultTxWait))
+	out, err := e.doIn(cl, e.tx.Bind(tx), cl.flight.claim, wait, func(ctx context.Context) (eff backend.Effect, err error) {
 		value, eff.Undo, err = settle(effect(ctx, tx))
 		if err == nil {
 			eff.Response, err = encode(value)
@@ -68,9 +69,9 @@ func DoIn[V, T any](ctx context.Context, e *TxExecutor[T], tx T, req Request, ef
 	return result(out, value, err)
 }
 
-func (e *TxExecutor[T]) doIn(ctx context.Context, view backend.TxView, c backend.Claim, effect func(context.Context) (backend.Effect, error)) (outcome, error) {
+func (e *TxExecutor[T]) doIn(ctx context.Context, view backend.TxView, c backend.Claim, wait time.Time, effect func(context.Context) (backend.Effect, error)) (outcome, error) {
 	start := time.Now()
-	got, err := claimIn(ctx, view, c, start.Add(e.cfg.waitOr(DefaultTxWait)))
+	got, err := claimIn(ctx, view, c, wait)
 	if err != nil {
 		return outcome{}, err
 	}

@@ -67,6 +67,9 @@ func serve(t testing.TB, h http.Handler) *site {
 	t.Helper()
 	s := &site{Server: httptest.NewUnstartedServer(h)}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // panics are meant
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
 	s.Start()
 	t.Cleanup(s.Close)
 	return s
@@ -237,11 +240,13 @@ func (q request) bytes() []byte {
 
 // reply is what came back.
 type reply struct {
-	status int
-	head   []string // the lines of the header, as they came, without Date
-	header http.Header
-	body   string
-	early  []int // informational statuses before it
+	status  int
+	head    []string // the lines of the header, as they came, without Date
+	header  http.Header
+	body    string
+	early   []int // informational statuses before it
+	trailer http.Header
+	cut     error // why its body is not whole
 }
 
 // aborted is the reply of a server that said nothing.
@@ -272,6 +277,16 @@ func dial(t testing.TB, s *site) net.Conn {
 
 func receive(t testing.TB, conn net.Conn, method string) reply {
 	t.Helper()
+	r := receiveCut(t, conn, method)
+	if r.cut != nil {
+		t.Fatalf("the answer's body is cut off after %q: %v", r.body, r.cut)
+	}
+	return r
+}
+
+// receiveCut is receive for an answer that may break off.
+func receiveCut(t testing.TB, conn net.Conn, method string) reply {
+	t.Helper()
 	raw, err := io.ReadAll(conn)
 	if err != nil {
 		t.Fatal(err)
@@ -291,12 +306,10 @@ func receive(t testing.TB, conn net.Conn, method string) reply {
 		}
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
-		if err != nil {
-			t.Fatalf("the answer's body is cut off after %q: %v", body, err)
-		}
 		lines := strings.Split(head, "\r\n")[1:]
 		lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "Date: ") })
 		r.status, r.head, r.header, r.body = resp.StatusCode, lines, resp.Header, string(body)
+		r.trailer, r.cut = resp.Trailer, err
 		break
 	}
 	return r
