@@ -118,7 +118,7 @@ func (e *Executor) follow(ctx context.Context, c backend.Claim, fl *flight, unti
 		return outcome{}, false, nil
 	}
 	got := backend.Claimed{Record: fl.record.Clone()}
-	if err := e.decide(c, got); err != nil {
+	if err := e.read(c, &got, true); err != nil {
 		out, err := e.refused(ctx, c, got, err, began)
 		return out, true, err
 	}
@@ -133,7 +133,7 @@ func (e *Executor) refused(ctx context.Context, c backend.Claim, got backend.Cla
 		e.event(ctx, InProgress, c, got.Record.Attempt, began)
 	case errors.Is(err, ErrMismatch):
 		e.event(ctx, Mismatch, c, 0, began)
-	case errors.Is(err, ErrTombstone), errors.Is(err, ErrNeedsResolution):
+	case errors.Is(err, ErrTombstone), errors.Is(err, ErrNeedsResolution), errors.Is(err, ErrSealed):
 		e.event(ctx, Replayed, c, got.Record.Attempt, began)
 		return outcome{record: got.Record}, err
 	}

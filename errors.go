@@ -26,6 +26,9 @@ var (
 	// ErrNeedsResolution: what a run did is unknown and no retry can find out. A
 	// person has to look and record the outcome.
 	ErrNeedsResolution = errors.New("idem: the outcome has to be resolved by a person")
+	// ErrSealed: the request was completed and does not run again, but its answer can't be
+	// opened here (WithSealer).
+	ErrSealed = errors.New("idem: completed, the stored answer can't be opened")
 	// ErrRecoveryPoint: the record has recovery points that this code can't resume
 	// from. The effect did not run.
 	ErrRecoveryPoint = errors.New("idem: the record has a recovery point that this call does not know")

@@ -1,13 +1,17 @@
 package idem_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/idem-go/idem"
+	"github.com/idem-go/idem/backend"
 	"github.com/idem-go/idem/memory"
 )
 
@@ -193,4 +197,74 @@ func ExampleFingerprinter_Parts() {
 	// query
 	// body, without /sent_at
 	// header field Accept-Language
+}
+
+// sealer encrypts with AES-GCM. A service that changes its key prefixes what it wrote with
+// the number of the key, and keeps the old ones.
+type sealer struct{ aead cipher.AEAD }
+
+func (s sealer) Seal(plain, about []byte) ([]byte, error) {
+	return s.aead.Seal(nil, nil, plain, about), nil
+}
+
+func (s sealer) Open(sealed, about []byte) ([]byte, error) {
+	return s.aead.Open(nil, nil, sealed, about)
+}
+
+// Whoever reads the store reads no answers, and can't give one user's to another.
+func ExampleWithSealer() {
+	block, err := aes.NewCipher(make([]byte, 32)) // the service's key, not this one
+	if err != nil {
+		panic(err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err)
+	}
+	store, ctx := memory.New(), context.Background()
+	ex, err := idem.New(store, idem.WithSealer(sealer{aead}))
+	if err != nil {
+		panic(err)
+	}
+	req := idem.Request{Scope: idem.Scope{Tenant: "shop", Actor: "ada"}, Key: "key-of-the-tea", Operation: "order"}
+	for range 2 {
+		res, err := idem.Do(ctx, ex, req, func(context.Context, *idem.Run) (string, error) { return "card 4711", nil })
+		fmt.Println(res.Value, res.Replayed, err)
+	}
+	rec, err := store.Get(ctx, backend.Key{Tenant: "shop", Actor: "ada", Value: "key-of-the-tea"})
+	fmt.Println(bytes.Contains(rec.Response.Body, []byte("4711")), err)
+	// Output:
+	// card 4711 false <nil>
+	// card 4711 true <nil>
+	// false <nil>
+}
+
+// While answers that were stored in plain are still kept.
+func ExampleWithUnsealed() {
+	block, err := aes.NewCipher(make([]byte, 32))
+	if err != nil {
+		panic(err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err)
+	}
+	store := memory.New()
+	req := idem.Request{Scope: idem.Scope{Tenant: "shop", Actor: "ada"}, Key: "key-of-the-tea", Operation: "order"}
+	for _, opts := range [][]idem.Option{
+		nil,
+		{idem.WithSealer(sealer{aead})},
+		{idem.WithSealer(sealer{aead}), idem.WithUnsealed()},
+	} {
+		ex, err := idem.New(store, opts...)
+		if err != nil {
+			panic(err)
+		}
+		res, err := idem.Do(context.Background(), ex, req, func(context.Context, *idem.Run) (string, error) { return "ok", nil })
+		fmt.Println(res.Value, errors.Is(err, idem.ErrSealed))
+	}
+	// Output:
+	// ok false
+	//  true
+	// ok false
 }

@@ -47,6 +47,7 @@
 //	completed without an answer       [TombstoneError]; it never runs again
 //	retention over, remembered        [TombstoneError] with the reason [backend.Expired];
 //	                                  it does not run again
+//	completed, can't be opened here   [ErrSealed]; it never runs again ([WithSealer])
 //	waits for a person                [ErrNeedsResolution]
 //	the store can't be asked          [ErrUnavailable]; the effect did not run, or its
 //	                                  transaction was rolled back

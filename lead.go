@@ -20,7 +20,7 @@ func (e *Executor) acquire(ctx context.Context, c backend.Claim, wait time.Time)
 		if err != nil || got.Acquired {
 			return got, sent, err
 		}
-		err = e.decide(c, got)
+		err = e.read(c, &got, false)
 		if left == 0 || !errors.Is(err, ErrInProgress) {
 			return got, sent, err
 		}
@@ -132,8 +132,8 @@ func (e *Executor) lead(cl *call, got backend.Claimed, sent time.Time, effect fu
 
 	if stored := run.stored.Load(); stored != nil {
 		r.Status, r.Response = backend.Completed, *stored
-		if run.final {
-			err = nil // the answer is committed
+		if run.final { // the answer is committed
+			r.Response, err = e.open(c.Key, *stored, true)
 		}
 		return outcome{record: r, ran: true, given: run.final}, err
 	}
@@ -144,7 +144,7 @@ func (e *Executor) lead(cl *call, got backend.Claimed, sent time.Time, effect fu
 		e.fail(cl, run, err, start)
 		return outcome{}, err
 	}
-	r.Response, err = e.complete(cl, run, e.fit(resp), end, start)
+	r.Response, err = e.complete(cl, run, e.keep(c.Key, resp), end, start)
 	if err != nil {
 		return outcome{}, err
 	}

@@ -36,6 +36,9 @@ type config struct {
 	observe               func(context.Context, Event)
 	versions              []string // of code with steps, this one's first; nil: none
 	codec                 Codec
+
+	sealer          Sealer // nil: none
+	seals, unsealed bool
 }
 
 // version of the code, where it has steps.
@@ -199,7 +202,7 @@ func (c config) validate() error {
 		return invalid("keys of %d to %d bytes; 1 to %d are possible", c.minKey, c.maxKey, backend.MaxKeyPart)
 	case len(c.fingerprinters) > backend.MaxVersions:
 		return invalid("%d fingerprinters, the limit is %d", len(c.fingerprinters), backend.MaxVersions)
-	case c.observe == nil, c.refuseTakeover == nil:
+	case c.observe == nil, c.refuseTakeover == nil, c.seals && c.sealer == nil:
 		return invalid("an option was given nil")
 	}
 	for _, v := range c.versions {

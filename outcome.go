@@ -7,6 +7,19 @@ import (
 	"github.com/idem-go/idem/backend"
 )
 
+// read is decide for what the store has answered: it opens the answer of the record, after
+// the request was compared with it.
+func (e *Executor) read(c backend.Claim, got *backend.Claimed, own bool) error {
+	if r := &got.Record; !got.Hidden && r.Status == backend.Completed && c.Compare(*r) == backend.Same {
+		resp, err := e.open(c.Key, r.Response, own)
+		if err != nil {
+			return err
+		}
+		r.Response = resp
+	}
+	return e.decide(c, *got)
+}
+
 // decide says what it means for a caller that its claim was not acquired. nil
 // means that the record has the answer. The order is the promise: another request
 // is found out before anything about the record is told.

@@ -118,7 +118,9 @@ func CompleteTx[V, T any](ctx context.Context, run *Run, b backend.Transactor[T]
 			return backend.Step{}, stepErr
 		}
 		resp, err := encode(v)
-		resp = run.e.fit(resp)
+		if err == nil {
+			resp, err = run.e.seal(run.claim.Key, run.e.fit(resp))
+		}
 		s.Response = &resp
 		return s, err
 	})

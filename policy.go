@@ -23,7 +23,7 @@ func (e *Executor) Policy() Policy {
 	c := e.cfg
 	return Policy{
 		MinKey: c.minKey, MaxKey: c.maxKey,
-		Lease: c.lease, Retention: c.retention, RetryAfter: c.retryAfter,
+		Lease: c.lease, Retention: c.retention, Remember: c.remember, RetryAfter: c.retryAfter,
 		Wait: c.waitOr(nil, 0), TxWait: c.waitOr(nil, DefaultTxWait),
 		MaxResponse: c.maxResponse, Fingerprint: c.fingerprinters[0].Parts(),
 	}

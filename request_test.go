@@ -101,7 +101,7 @@ func TestRequestFingerprinters(t *testing.T) {
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	got := newExecutor(t, memory.New()).Policy()
-	if got.MinKey != 8 || got.MaxKey != 255 || got.Lease != 30*time.Second || got.Retention != 72*time.Hour ||
+	if got.MinKey != 8 || got.MaxKey != 255 || got.Lease != 30*time.Second || got.Retention != 72*time.Hour || got.Remember != 0 ||
 		got.RetryAfter != 2*time.Second || got.Wait != 0 || got.TxWait != 5*time.Second || got.MaxResponse != 1<<20 || len(got.Fingerprint) != 3 {
 		t.Errorf("Policy() by default = %+v", got)
 	}
@@ -109,9 +109,9 @@ func TestPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got = newExecutor(t, memory.New(), idem.WithKeyLength(10, 20), idem.WithLease(time.Second), idem.WithRetention(time.Minute),
+	got = newExecutor(t, memory.New(), idem.WithKeyLength(10, 20), idem.WithLease(time.Second), idem.WithRetention(time.Minute), idem.WithRemember(time.Hour),
 		idem.WithRetryAfter(time.Second), idem.WithWait(3*time.Second), idem.WithMaxResponse(5), idem.WithFingerprinter(f)).Policy()
-	if got.MinKey != 10 || got.MaxKey != 20 || got.Lease != time.Second || got.Retention != time.Minute ||
+	if got.MinKey != 10 || got.MaxKey != 20 || got.Lease != time.Second || got.Retention != time.Minute || got.Remember != time.Hour ||
 		got.RetryAfter != time.Second || got.Wait != 3*time.Second || got.TxWait != 3*time.Second || got.MaxResponse != 5 || len(got.Fingerprint) != 4 {
 		t.Errorf("Policy() with options = %+v", got)
 	}

@@ -52,7 +52,7 @@ func (r *Run) Stream(ctx context.Context, answer Response) error {
 		return err
 	}
 	now := time.Now()
-	stored, err := r.e.complete(ctx, r, r.e.fit(answer), now, now)
+	stored, err := r.e.complete(ctx, r, r.e.keep(r.claim.Key, answer), now, now)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,11 @@ func (r *Run) Stream(ctx context.Context, answer Response) error {
 // anything else.
 func (r *Run) Answer() (Response, bool) {
 	if stored := r.stored.Load(); stored != nil {
-		return *stored, true
+		resp, err := r.e.open(r.claim.Key, *stored, true)
+		if err != nil {
+			return Response{Tombstone: backend.NotStored, Status: stored.Status}, true
+		}
+		return resp, true
 	}
 	return Response{}, false
 }

@@ -76,7 +76,7 @@ func (e *TxExecutor[T]) doIn(ctx context.Context, view backend.TxView, c backend
 		return outcome{}, err
 	}
 	if !got.Acquired {
-		if err := e.decide(c, got); err != nil {
+		if err := e.read(c, &got, false); err != nil {
 			return e.refused(ctx, c, got, err, start)
 		}
 		e.event(ctx, Replayed, c, got.Record.Attempt, start)
@@ -101,7 +101,10 @@ func (e *TxExecutor[T]) doIn(ctx context.Context, view backend.TxView, c backend
 			return outcome{}, err
 		}
 	}
-	done := backend.Completion{Sequence: got.Record.Sequence + 1, Response: e.fit(eff.Response)}
+	done := backend.Completion{Sequence: got.Record.Sequence + 1}
+	if done.Response, err = e.seal(c.Key, e.fit(eff.Response)); err != nil {
+		return outcome{}, err
+	}
 	if err := view.Complete(ctx, got.Record.Holder(), done); err != nil {
 		return outcome{}, err
 	}
@@ -192,7 +195,7 @@ func (t *transaction[T]) loop(ctx context.Context, effect func(context.Context, 
 		case err == nil && t.mine(got):
 			return outcome{record: got.Record, ran: true}, nil
 		case err == nil:
-			err = e.decide(t.claim, got)
+			err = e.read(t.claim, &got, false)
 			switch {
 			case err == nil:
 				e.event(ctx, Replayed, t.claim, got.Record.Attempt, t.began)
@@ -244,7 +247,9 @@ func (t *transaction[T]) try(ctx context.Context, effect func(context.Context, T
 		t.e.event(ctx, began(r.Attempt), t.claim, r.Attempt, t.began)
 		var eff backend.Effect
 		eff, t.effectErr = effect(ctx, tx)
-		eff.Response = t.e.fit(eff.Response)
+		if t.effectErr == nil {
+			eff.Response, t.effectErr = t.e.seal(t.claim.Key, t.e.fit(eff.Response))
+		}
 		return eff, t.effectErr
 	})
 }
