@@ -45,10 +45,11 @@ format: tools ## format the code with gofumpt
 	gofumpt -w .
 
 .PHONY: limits
-limits: ## write docs/limits and the tables made from it anew, from runs of the suite
+limits: ## write docs/limits, docs/responses.md and the tables made from them anew, from runs of the tests
 	scripts/ensure-servers.sh
 	IDEM_UPDATE=1 IDEM_TEST_REQUIRE=all go test -count=1 -run Conformance ./memory ./sqlite ./postgres ./redis ./etcd
 	IDEM_UPDATE=1 go test -count=1 -run Matrix ./internal/limits
+	IDEM_UPDATE=1 go test -count=1 -run ResponsesPage ./idemhttp
 
 .PHONY: bench
 bench: tools ## measure each path beside the bare driver, as ratios (COUNT=3)

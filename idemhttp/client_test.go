@@ -2,16 +2,13 @@ package idemhttp
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/idem-go/idem/backend"
-	"github.com/idem-go/idem/memory"
 )
 
 // gate stops somebody at a point until the test lets go.
@@ -49,99 +46,6 @@ func (b *gated) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, er
 func (b *gated) Complete(ctx context.Context, l backend.Lease, c backend.Completion) error {
 	b.complete()
 	return b.Backend.Complete(ctx, l, c)
-}
-
-// gone waits until the server has noticed that the client went away.
-func gone(t testing.TB, conn net.Conn, requests <-chan context.Context) {
-	t.Helper()
-	conn.Close()
-	select {
-	case <-(<-requests).Done():
-	case <-time.After(20 * time.Second):
-		t.Fatal("the server does not notice that the client has gone")
-	}
-}
-
-// tellContext sends the context of each request, as the server gave it.
-func tellContext(to chan<- context.Context) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			to <- r.Context()
-			next.ServeHTTP(w, r)
-		})
-	}
-}
-
-// field report 2: the client goes away at every point after its body was read. The
-// request is completed all the same, and its retry gets the answer.
-func TestClientGone(t *testing.T) {
-	t.Parallel()
-	for _, path := range []string{"leased", "transaction"} {
-		for _, point := range []string{"after the body", "in the handler", "before the completion"} {
-			t.Run(path+"/"+point, func(t *testing.T) {
-				t.Parallel()
-				g := newGate()
-				stop := g.once()
-				at := func(p string) func() {
-					return func() {
-						if p == point {
-							stop()
-						}
-					}
-				}
-				inHandler := at("in the handler")
-				h, ran := runs(func(w http.ResponseWriter, r *http.Request) {
-					inHandler()
-					if err := r.Context().Err(); err != nil {
-						t.Errorf("the handler's context: %v, want it to go on", err)
-					}
-					created(w, r)
-				})
-				requests := make(chan context.Context, 1)
-				var s *site
-				if path == "leased" {
-					s = leased(t, setup{
-						backend: &gated{memory.New(), at("after the body"), at("before the completion")},
-						outer:   tellContext(requests),
-					}, h)
-				} else {
-					before, after := at("after the body"), at("before the completion")
-					s = transacted(t, setup{
-						outer: tellContext(requests),
-						tx: interfere(func(inner func(effect) (backend.Claimed, error), e effect) (backend.Claimed, error) {
-							before()
-							return inner(func(ctx context.Context, tx *sql.Tx, c backend.Claimed) (backend.Effect, error) {
-								defer after()
-								return e(ctx, tx, c)
-							})
-						}),
-					}, h)
-				}
-				conn := dial(t, s)
-				q := withKey(key1)
-				q.body = "hello"
-				if _, err := conn.Write(q.bytes()); err != nil {
-					t.Fatal(err)
-				}
-				<-g.reached
-				gone(t, conn, requests)
-				close(g.open)
-
-				// Until the first one has ended.
-				r := reply{status: http.StatusConflict}
-				for r.status == http.StatusConflict {
-					r = send(t, s, q)
-					<-requests
-				}
-				if r.status != http.StatusCreated || r.header.Get(replayedHeader) != "true" {
-					t.Errorf("retry = %d %q, want the replay of 201", r.status, r.head)
-				}
-				if n := ran.Load(); n != 1 {
-					t.Errorf("the handler ran %d times, want 1", n)
-				}
-			})
-		}
-	}
 }
 
 // WithClientCancel gives the handler the client's going away, and what the handler

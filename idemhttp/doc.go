@@ -62,7 +62,8 @@
 // sees an empty header, as with [http.TimeoutHandler].
 //
 // An answer over the executor's limit (idem.WithMaxResponse) reaches its first
-// caller whole. Its retries get 410 Gone, with the Location that it had.
+// caller whole. Its retries get 410 Gone, with the Location that it had. A table of
+// every kind of answer is in [docs/responses.md].
 //
 // # Streaming
 //
@@ -100,4 +101,5 @@
 // the Location above. Errors that make a 5xx go to [WithErrorHandler].
 //
 // [docs/problems.md]: https://github.com/idem-go/idem/blob/main/docs/problems.md
+// [docs/responses.md]: https://github.com/idem-go/idem/blob/main/docs/responses.md
 package idemhttp
