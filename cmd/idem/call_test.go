@@ -142,7 +142,7 @@ func TestFlagsInAnyOrder(t *testing.T) {
 		{"doctor", "-json", "-table", "records", s.dsn},
 	} {
 		out, _ := want(t, statusOK, args...)
-		contains(t, "doctor -json", out, `"schema": 1`)
+		contains(t, "doctor -json", out, `"schema": 2`)
 	}
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -101,7 +101,7 @@ func TestDoctorOfReplicas(t *testing.T) {
 // A quota that is nearly used up, and one that is: the alarm stays until it is disarmed.
 func TestDoctorOfAFullEtcd(t *testing.T) {
 	t.Parallel()
-	srv := testenv.EtcdPrivate(t, "--quota-backend-bytes=16777216")
+	srv := testenv.EtcdPrivate(t, "--quota-backend-bytes=67108864")
 	client, err := clientv3.New(clientv3.Config{Endpoints: srv.Endpoints, Logger: zap.NewNop(), Context: context.Background()})
 	must(t, err)
 	defer client.Close()
@@ -110,21 +110,21 @@ func TestDoctorOfAFullEtcd(t *testing.T) {
 	if strings.Contains(out, "etcd/quota") || strings.Contains(out, "etcd/nospace") {
 		t.Errorf("doctor of an empty etcd printed\n%s\nwant nothing of its space", out)
 	}
-	mebibyte := strings.Repeat("x", 1<<20)
-	for i := range 14 {
-		_, err := client.Put(t.Context(), "fill/"+string(rune('a'+i)), mebibyte)
-		must(t, err)
-	}
+	value := strings.Repeat("x", 256<<10)
+	// It counts what it has synced, and writes whole pages of values again as it goes: so
+	// look after each.
 	size, quota := spaceOf(t, client)
-	for tick := time.NewTicker(10 * time.Millisecond); size < 14<<20; <-tick.C { // it counts what it has synced
+	for i := 0; size < 56<<20; i++ {
+		_, err := client.Put(t.Context(), fmt.Sprint("fill/", i), value)
+		must(t, err)
 		size, quota = spaceOf(t, client)
 	}
 	if quota > 0 { // said since 3.6
 		out, _ = want(t, statusOK, "doctor", dsn)
 		contains(t, "doctor of an etcd that is nearly full", out, "WARNING etcd/quota", "do: compact and defragment, or raise --quota-backend-bytes")
 	}
-	for i := range 100 {
-		if _, err = client.Put(t.Context(), "more/"+string(rune('a'+i)), mebibyte); err != nil {
+	for i := range 400 {
+		if _, err = client.Put(t.Context(), fmt.Sprint("more/", i), value); err != nil {
 			break
 		}
 	}

@@ -83,7 +83,7 @@ func (d *demo) playAll(ctx context.Context, kill string) (bool, error) {
 }
 
 // atOnce is how many scenarios are played at a time. Mostly they wait for a lease to end.
-const atOnce = 12
+const atOnce = 18
 
 // play plays scenarios side by side and prints what came of them.
 func (d *demo) play(ctx context.Context, scs []scenario) []*trial {

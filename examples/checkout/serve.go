@@ -16,7 +16,7 @@ import (
 
 // lease is how long a retry has to wait after a crash. It is short, for impatient
 // customers; the default is 30 s.
-const lease = 1500 * time.Millisecond
+const lease = 4 * time.Second
 
 // partners are the addresses of those that the service talks to.
 type partners struct {
