@@ -65,8 +65,9 @@ func WithRetention(d time.Duration) Option { return func(c *config) { c.retentio
 // without its answer, 0 by default. A retry that comes so late gets a TombstoneError
 // with the reason [backend.Expired], and one of another request ErrMismatch; the effect
 // does not run. It costs a row without a body, so that it can be much longer than the
-// retention. Bodies go with the first sweep after the retention, or by themselves where the store
-// sees to it. It holds for what is claimed from now on by programs that know it: processes
+// retention. Bodies go with the first sweep after the retention. Packages memory and sqlite
+// do it; the other stores refuse each request of an executor with this option with ErrInvalid,
+// and its effect does not run. It holds for what is claimed from now on by programs that know it: processes
 // of an older version free a key when the retention is over.
 func WithRemember(d time.Duration) Option { return func(c *config) { c.remember = d } }
 

@@ -19,6 +19,7 @@ type Claim struct {
 	// Remember is how long after its retention a completed record is remembered without
 	// its answer. A claim in that time is not acquired and finds the tombstone Expired.
 	// 0: the key is free when the retention is over.
+	// A store that can't remember refuses what is above 0 with ErrInvalid.
 	Remember time.Duration
 	Abandon  time.Duration // how long a started record is kept after its last activity
 

@@ -17,7 +17,7 @@ import (
 // hidden, so that c.Wait has no meaning here.
 func (b *Backend) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
 	const op = "etcd: claim"
-	if err := c.Validate(); err != nil {
+	if err := validate(c); err != nil {
 		return backend.Claimed{}, err
 	}
 	ctx, cancel, err := b.begin(ctx, op)

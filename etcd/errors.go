@@ -84,3 +84,15 @@ func withContext(ctx context.Context, e *backend.Error) error {
 func contended(op string) error {
 	return &backend.Error{Op: op, Kind: backend.ErrUnavailable, Hint: "other operations on the key always came first; try again"}
 }
+
+// validate reports whether the claim keeps the contract and asks for no more than this
+// store can do. To ignore Remember would free a key that the caller takes for remembered.
+func validate(c backend.Claim) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if c.Remember > 0 {
+		return &backend.Error{Op: "etcd: claim", Kind: backend.ErrInvalid, Hint: "this store forgets a completed record when its retention is over: leave out idem.WithRemember, or use a store that remembers"}
+	}
+	return nil
+}

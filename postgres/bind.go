@@ -32,7 +32,7 @@ type view struct {
 // Claim implements backend.TxView.
 func (v *view) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
 	const what = "claim"
-	if err := c.Validate(); err != nil {
+	if err := validate(c); err != nil {
 		return backend.Claimed{}, err
 	}
 	if err := backend.ContextDone(ctx, op+what); err != nil {

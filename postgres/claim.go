@@ -32,7 +32,7 @@ func late(lease time.Duration) time.Duration { return min(lease/10, 5*time.Milli
 // holds the key: an ordinary COMMIT is seen through.
 func (b *Backend) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
 	const what = "claim"
-	if err := c.Validate(); err != nil {
+	if err := validate(c); err != nil {
 		return backend.Claimed{}, err
 	}
 	var got backend.Claimed

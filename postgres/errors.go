@@ -138,3 +138,15 @@ func again(err error) bool {
 	}
 	return false
 }
+
+// validate reports whether the claim keeps the contract and asks for no more than this
+// store can do. To ignore Remember would free a key that the caller takes for remembered.
+func validate(c backend.Claim) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if c.Remember > 0 {
+		return &backend.Error{Op: op + "claim", Kind: backend.ErrInvalid, Hint: "this store forgets a completed record when its retention is over: leave out idem.WithRemember, or use a store that remembers"}
+	}
+	return nil
+}

@@ -20,7 +20,7 @@ import (
 // ErrInvalid. Its record is completed then, because its writes may be there.
 func (b *Backend) Transact(ctx context.Context, c backend.Claim, effect func(ctx context.Context, tx pgx.Tx, held backend.Claimed) (backend.Effect, error)) (backend.Claimed, error) {
 	const what = "transact"
-	if err := c.Validate(); err != nil {
+	if err := validate(c); err != nil {
 		return backend.Claimed{}, err
 	}
 	if effect == nil {

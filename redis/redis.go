@@ -82,7 +82,7 @@ func New(client goredis.UniversalClient, opts ...Option) (*Backend, error) {
 
 // Claim implements [backend.Backend].
 func (b *Backend) Claim(ctx context.Context, c backend.Claim) (backend.Claimed, error) {
-	if err := c.Validate(); err != nil {
+	if err := validate(c); err != nil {
 		return backend.Claimed{}, err
 	}
 	args := []string{
